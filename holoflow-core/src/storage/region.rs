@@ -1,0 +1,551 @@
+//! Unique owners of byte ranges, and what they share.
+//!
+//! A region is made from a whole allocation, by splitting another region, by a ring that
+//! owns the region its windows lie in, or from a [`SharedRegion`]. In each case it owns
+//! a count ([`Keep`]) on what its bytes lie in, so that they outlive it whatever happens
+//! to buffer, ring or task.
+//!
+//! What it does not know: which cell it is published in, and what its bytes mean.
+//!
+//! Why a ready-after token goes to the keeper when a region is dropped: device work may
+//! still touch the bytes of a region that is gone. Whoever may hand the same bytes out
+//! again (the allocation's provider, the ring, the owner of a shared region) finds the
+//! token there.
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ptr::{self, NonNull};
+
+use crate::device::{DeviceError, ReadyAfter};
+use crate::memory::{Address, AllocationHandle, Memory, MemoryError};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Arc, Mutex};
+use crate::tensor::{Element, MemLoc};
+
+/// Move-only owner of a range of bytes of one allocation.
+///
+/// Bytes are reached through `&Region` or `&mut Region`, so the compiler sees every use.
+///
+/// ```
+/// use holoflow_core::memory::Memory;
+/// use holoflow_core::storage::TaskBuffer;
+/// use holoflow_core::tensor::MemLoc;
+///
+/// let mut region = TaskBuffer::allocate(&Memory::host(), MemLoc::Host, 8)?.into_region();
+/// region.as_mut_slice::<u32>()?.copy_from_slice(&[7, 9]);
+/// let (head, tail) = region.split_at(4).expect("4 is within the region");
+/// assert_eq!(head.as_slice::<u32>()?, [7]);
+/// assert_eq!(tail.as_slice::<u32>()?, [9]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Region {
+    ptr: NonNull<u8>,
+    len: usize,
+    location: MemLoc,
+    shared: bool,
+    ready: Option<ReadyAfter>,
+    keep: Arc<Keep>,
+}
+
+// SAFETY: a region owns its bytes alone, or shares them with others that only read; the
+// bytes are plain memory, bound to no thread.
+unsafe impl Send for Region {}
+// SAFETY: through `&Region` bytes are only read.
+unsafe impl Sync for Region {}
+
+/// What keeps a region's bytes.
+#[derive(Debug)]
+pub(super) enum Keep {
+    /// The allocation itself.
+    Allocation(AllocationHandle),
+    /// The region that a ring cuts windows from; `fate` tells the ring when it is gone.
+    Window {
+        _whole: Arc<Region>,
+        fate: Arc<WindowFate>,
+    },
+    /// A region that nobody writes as long as it is shared.
+    Shared {
+        region: Region,
+        pending: Mutex<Option<ReadyAfter>>,
+    },
+}
+
+impl Keep {
+    /// Keeps `token` for whoever hands these bytes out next.
+    fn note_pending(&self, token: ReadyAfter) {
+        match self {
+            Self::Allocation(handle) => handle.note_pending(token),
+            Self::Window { fate, .. } => merge(&mut fate.pending.lock(), token),
+            Self::Shared { pending, .. } => merge(&mut pending.lock(), token),
+        }
+    }
+}
+
+fn merge(pending: &mut Option<ReadyAfter>, token: ReadyAfter) {
+    *pending = Some(match pending.take() {
+        Some(earlier) => earlier.and(&token),
+        None => token,
+    });
+}
+
+impl Drop for Keep {
+    fn drop(&mut self) {
+        match self {
+            Self::Allocation(_) => {}
+            // Release: pairs with the acquire in `WindowFate::take_dropped`. Every use of the
+            // window's bytes happened before its regions were dropped.
+            Self::Window { fate, .. } => fate.dropped.store(true, Ordering::Release),
+            Self::Shared { region, pending } => {
+                if let Some(token) = pending.get_mut().take() {
+                    region.not_before(token);
+                }
+            }
+        }
+    }
+}
+
+/// What a ring learns of a window that does not come back by `commit` or `release`.
+#[derive(Debug)]
+pub(super) struct WindowFate {
+    dropped: AtomicBool,
+    pending: Mutex<Option<ReadyAfter>>,
+}
+
+impl WindowFate {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            dropped: AtomicBool::new(false),
+            pending: Mutex::new(None),
+        })
+    }
+
+    /// Whether every region of the window has been dropped; asks once.
+    pub(super) fn take_dropped(&self) -> bool {
+        if self.dropped.load(Ordering::Acquire) {
+            // Only the ring's side writes `false`, and no window is out that could write.
+            self.dropped.store(false, Ordering::Relaxed);
+            return true;
+        }
+        false
+    }
+
+    /// Device work that dropped regions of the window left outstanding.
+    pub(super) fn take_pending(&self) -> Option<ReadyAfter> {
+        self.pending.lock().take()
+    }
+}
+
+impl Region {
+    /// Length in bytes.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Where the bytes lie.
+    #[must_use]
+    #[inline]
+    pub fn location(&self) -> MemLoc {
+        self.location
+    }
+
+    /// Address of the first byte.
+    #[must_use]
+    #[inline]
+    pub fn address(&self) -> Address {
+        Address::of(self.ptr)
+    }
+
+    /// Whether it shares its bytes with others, so that nobody writes them.
+    #[must_use]
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// The device work that must be done before the bytes are read or overwritten.
+    #[must_use]
+    #[inline]
+    pub fn ready_after(&self) -> Option<&ReadyAfter> {
+        self.ready.as_ref()
+    }
+
+    /// Adds device work that must be done before the bytes are read or overwritten.
+    pub fn not_before(&mut self, token: ReadyAfter) {
+        merge(&mut self.ready, token);
+    }
+
+    /// Waits on the host for the outstanding device work.
+    ///
+    /// # Errors
+    /// What the device reports; the token then stays.
+    pub fn complete(&mut self) -> Result<(), DeviceError> {
+        if let Some(token) = &self.ready {
+            token.wait()?;
+            self.ready = None;
+        }
+        Ok(())
+    }
+
+    /// Cuts the region in two at byte `mid`.
+    ///
+    /// # Errors
+    /// Gives the region back if `mid` lies behind its end.
+    #[allow(clippy::result_large_err, reason = "the error is the region itself")]
+    pub fn split_at(mut self, mid: usize) -> Result<(Self, Self), Self> {
+        if mid > self.len {
+            return Err(self);
+        }
+        let tail = Self {
+            // SAFETY: `mid` is within the region, so the pointer stays in or one past the
+            // end of the same allocation.
+            ptr: unsafe { self.ptr.add(mid) },
+            len: self.len - mid,
+            location: self.location,
+            shared: self.shared,
+            ready: self.ready.clone(),
+            keep: Arc::clone(&self.keep),
+        };
+        self.len = mid;
+        Ok((self, tail))
+    }
+
+    /// Gives up writing, so that several may hold the bytes.
+    #[must_use]
+    pub fn into_shared(self) -> SharedRegion {
+        let keep = Keep::Shared {
+            region: self,
+            pending: Mutex::new(None),
+        };
+        SharedRegion {
+            keep: Arc::new(keep),
+        }
+    }
+
+    /// The bytes.
+    ///
+    /// # Errors
+    /// If they are not host memory, or device work on them is outstanding.
+    pub fn as_bytes(&self) -> Result<&[u8], RegionError> {
+        self.as_slice::<u8>()
+    }
+
+    /// The bytes, to be written.
+    ///
+    /// # Errors
+    /// As [`as_bytes`](Self::as_bytes), or if the region is shared.
+    pub fn as_mut_bytes(&mut self) -> Result<&mut [u8], RegionError> {
+        self.as_mut_slice::<u8>()
+    }
+
+    /// The bytes as whole elements; a rest too short for one is left out.
+    ///
+    /// # Errors
+    /// If they are not host memory, start at an address that `T` cannot have, or device
+    /// work on them is outstanding.
+    pub fn as_slice<T: Element>(&self) -> Result<&[T], RegionError> {
+        let count = self.elements::<T>()?;
+        // SAFETY: `elements` found aligned, idle host memory for `count` elements. It is
+        // initialised (memory invariant 3), any bit pattern is an element, and nobody
+        // writes it while `self` is borrowed: this region owns the bytes alone or shares
+        // them with readers.
+        Ok(unsafe { std::slice::from_raw_parts(self.ptr.as_ptr().cast::<T>(), count) })
+    }
+
+    /// The bytes as whole elements, to be written.
+    ///
+    /// # Errors
+    /// As [`as_slice`](Self::as_slice), or if the region is shared.
+    pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T], RegionError> {
+        if self.shared {
+            return Err(RegionError::ReadOnly);
+        }
+        let count = self.elements::<T>()?;
+        // SAFETY: as in `as_slice`; the region is not shared, so it owns the bytes alone,
+        // and it is borrowed mutably.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr().cast::<T>(), count) })
+    }
+
+    /// How many whole elements there are, if the host may touch them now.
+    fn elements<T: Element>(&self) -> Result<usize, RegionError> {
+        if !self.location.is_host() {
+            return Err(RegionError::NotOnHost {
+                location: self.location,
+            });
+        }
+        if !self.is_idle() {
+            return Err(RegionError::InUse);
+        }
+        if self.ptr.addr().get() % align_of::<T>() != 0 {
+            return Err(RegionError::Misaligned {
+                address: self.address(),
+                align: align_of::<T>(),
+            });
+        }
+        Ok(self.len / size_of::<T>())
+    }
+
+    /// Whether no device work on the bytes is outstanding.
+    #[inline]
+    pub(super) fn is_idle(&self) -> bool {
+        match &self.ready {
+            None => true,
+            // A fault counts as outstanding: nobody knows what the device still does.
+            Some(token) => token.is_complete().unwrap_or(false),
+        }
+    }
+
+    /// First byte. Valid for reads of `len` bytes while the region is borrowed, and for
+    /// writes while it is borrowed mutably and not shared, if the location is a host one.
+    #[inline]
+    pub(super) fn ptr(&self) -> NonNull<u8> {
+        self.ptr
+    }
+
+    /// A region for the window of `len` bytes at `ptr`, kept by `keep`.
+    ///
+    /// # Safety
+    ///
+    /// The window lies in what `keep` keeps, and no other region has any byte of it.
+    #[inline]
+    pub(super) unsafe fn window(
+        ptr: NonNull<u8>,
+        len: usize,
+        location: MemLoc,
+        ready: Option<ReadyAfter>,
+        keep: Arc<Keep>,
+    ) -> Self {
+        Self {
+            ptr,
+            len,
+            location,
+            shared: false,
+            ready,
+            keep,
+        }
+    }
+
+    /// Whether this is the region of `len` bytes at `ptr` that `keep` keeps.
+    #[inline]
+    pub(super) fn is_window(&self, ptr: NonNull<u8>, len: usize, keep: *const Keep) -> bool {
+        self.ptr == ptr && self.len == len && Arc::as_ptr(&self.keep) == keep && !self.shared
+    }
+
+    /// Ends the region and returns what kept it; the caller has seen that it is idle.
+    #[inline]
+    pub(super) fn into_keep(self) -> Arc<Keep> {
+        let mut this = ManuallyDrop::new(self);
+        drop(this.ready.take());
+        // SAFETY: `this` is never dropped or used again, so `keep` is moved out once.
+        unsafe { ptr::read(&this.keep) }
+    }
+}
+
+impl Drop for Region {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(token) = self.ready.take() {
+            self.keep.note_pending(token);
+        }
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Region")
+            .field("address", &self.address())
+            .field("len", &self.len)
+            .field("location", &self.location)
+            .field("shared", &self.shared)
+            .field("ready_after", &self.ready)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A region that several hold and nobody writes.
+///
+/// Clones share the bytes. Publish one with [`to_region`](Self::to_region).
+///
+/// ```
+/// use holoflow_core::memory::Memory;
+/// use holoflow_core::storage::TaskBuffer;
+/// use holoflow_core::tensor::MemLoc;
+///
+/// let region = TaskBuffer::allocate(&Memory::host(), MemLoc::Host, 4)?.into_region();
+/// let shared = region.into_shared();
+/// let mut reader = shared.to_region();
+/// assert_eq!(reader.as_bytes()?, [0; 4]);
+/// assert!(reader.as_mut_bytes().is_err());
+///
+/// let shared = shared.try_into_unique().unwrap_err(); // the reader still holds it
+/// drop(reader);
+/// assert!(shared.try_into_unique().is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct SharedRegion {
+    keep: Arc<Keep>,
+}
+
+impl SharedRegion {
+    fn inner(&self) -> &Region {
+        match &*self.keep {
+            Keep::Shared { region, .. } => region,
+            Keep::Allocation(_) | Keep::Window { .. } => {
+                unreachable!("a shared region is only made with `Keep::Shared`")
+            }
+        }
+    }
+
+    /// A read-only region of the same bytes, for a cell that nobody writes.
+    #[must_use]
+    pub fn to_region(&self) -> Region {
+        let inner = self.inner();
+        Region {
+            ptr: inner.ptr,
+            len: inner.len,
+            location: inner.location,
+            shared: true,
+            ready: inner.ready.clone(),
+            keep: Arc::clone(&self.keep),
+        }
+    }
+
+    /// The region itself, to be written again, if nobody else holds it.
+    ///
+    /// # Errors
+    /// Gives the shared region back if others hold it too.
+    pub fn try_into_unique(self) -> Result<Region, Self> {
+        match Arc::try_unwrap(self.keep) {
+            Ok(keep) => Ok(keep.into_shared_region()),
+            Err(keep) => Err(Self { keep }),
+        }
+    }
+}
+
+impl Keep {
+    /// The region of a `Shared`, with the work its readers left outstanding.
+    fn into_shared_region(self) -> Region {
+        let mut this = ManuallyDrop::new(self);
+        match &mut *this {
+            Self::Shared { region, pending } => {
+                if let Some(token) = pending.get_mut().take() {
+                    region.not_before(token);
+                }
+                // SAFETY: `this` is never dropped or used again, so the region is moved out
+                // once; what else the variant holds (an empty lock) needs no drop.
+                unsafe { ptr::read(region) }
+            }
+            Self::Allocation(_) | Self::Window { .. } => {
+                unreachable!("a shared region is only made with `Keep::Shared`")
+            }
+        }
+    }
+}
+
+impl fmt::Debug for SharedRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SharedRegion").field(self.inner()).finish()
+    }
+}
+
+/// Memory that belongs to a task, from which it takes the regions that it publishes.
+///
+/// The buffer gives no bytes itself. Its regions keep the allocation, so it may be
+/// dropped before them.
+///
+/// ```
+/// use holoflow_core::memory::Memory;
+/// use holoflow_core::storage::TaskBuffer;
+/// use holoflow_core::tensor::MemLoc;
+///
+/// let mut buffer = TaskBuffer::allocate(&Memory::host(), MemLoc::Host, 1024)?;
+/// let first = buffer.take(512).expect("512 of 1024 are left");
+/// let second = buffer.take(512).expect("512 of 512 are left");
+/// assert!(buffer.take(1).is_none());
+/// assert_eq!(second.address(), first.address().plus(512));
+/// # Ok::<(), holoflow_core::memory::MemoryError>(())
+/// ```
+#[derive(Debug)]
+pub struct TaskBuffer {
+    rest: Option<Region>,
+}
+
+impl TaskBuffer {
+    /// Allocates a buffer of `bytes` zeroed bytes.
+    ///
+    /// # Errors
+    /// What [`Memory::allocate`] reports.
+    pub fn allocate(memory: &Memory, location: MemLoc, bytes: usize) -> Result<Self, MemoryError> {
+        let handle = memory.allocate(location, bytes)?;
+        let rest = Region {
+            ptr: handle.block().ptr(),
+            len: bytes,
+            location,
+            shared: false,
+            ready: None,
+            keep: Arc::new(Keep::Allocation(handle)),
+        };
+        Ok(Self { rest: Some(rest) })
+    }
+
+    /// Bytes not taken yet.
+    #[must_use]
+    pub fn remaining(&self) -> usize {
+        self.rest.as_ref().map_or(0, Region::len)
+    }
+
+    /// The next `bytes` bytes as a region of their own; `None` if fewer are left.
+    #[must_use]
+    pub fn take(&mut self, bytes: usize) -> Option<Region> {
+        match self.rest.take()?.split_at(bytes) {
+            Ok((head, tail)) => {
+                self.rest = Some(tail);
+                Some(head)
+            }
+            Err(rest) => {
+                self.rest = Some(rest);
+                None
+            }
+        }
+    }
+
+    /// All that is left as one region.
+    #[must_use]
+    pub fn into_region(self) -> Region {
+        self.rest.expect("`take` always puts the rest back")
+    }
+}
+
+/// Why the host cannot reach a region's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegionError {
+    /// The bytes are not host memory.
+    #[error("the region lies in {location}, which the host cannot read")]
+    NotOnHost {
+        /// Where they lie.
+        location: MemLoc,
+    },
+    /// Device work on the bytes is outstanding.
+    #[error("device work on the region is outstanding: complete it first")]
+    InUse,
+    /// The bytes are shared.
+    #[error("the region is shared and read-only")]
+    ReadOnly,
+    /// The region starts at an address the element type cannot have.
+    #[error("the region starts at {address:?}, which is no multiple of {align}")]
+    Misaligned {
+        /// Start of the region.
+        address: Address,
+        /// Alignment that the elements need, in bytes.
+        align: usize,
+    },
+}

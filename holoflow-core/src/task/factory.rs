@@ -1,0 +1,378 @@
+//! What makes tasks, and what it says of itself.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{IAsyncTask, ISyncTask, InferResult, TaskError, TaskErrorKind, TaskResult};
+use crate::device::Stream;
+use crate::memory::Memory;
+use crate::storage::{ConsumerCell, ProducerCell, Region, Sides, TaskBuffer};
+use crate::sync::Arc;
+use crate::tensor::{MemLoc, TDesc};
+
+/// Which memory the tensors of a factory's tasks lie in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "a node is a host node or a device node"
+)]
+pub enum Placement {
+    /// Host memory.
+    Host,
+    /// Device memory.
+    Device,
+}
+
+/// What a factory says of its kind of task.
+///
+/// ```
+/// use holoflow_core::task::TaskInfo;
+/// use schemars::JsonSchema;
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize, JsonSchema)]
+/// struct Settings {
+///     /// Factor that every element is multiplied by.
+///     #[serde(default = "one")]
+///     factor: f32,
+/// }
+/// fn one() -> f32 { 1.0 }
+///
+/// let info = TaskInfo::new("Multiplies every element by a factor.").with_settings::<Settings>();
+/// let factor = &info.settings["properties"]["factor"];
+/// assert_eq!(factor["default"], 1.0);
+/// assert_eq!(factor["description"], "Factor that every element is multiplied by.");
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct TaskInfo {
+    /// One line of help.
+    pub help: String,
+    /// The settings, with types and defaults, as JSON Schema.
+    pub settings: Value,
+    /// Which memory the tensors lie in.
+    pub placement: Placement,
+}
+
+impl TaskInfo {
+    /// A task on the host without settings.
+    #[must_use]
+    pub fn new(help: impl Into<String>) -> Self {
+        Self {
+            help: help.into(),
+            settings: serde_json::json!({ "type": "object", "properties": {} }),
+            placement: Placement::Host,
+        }
+    }
+
+    /// Takes the settings' schema from the type they are read into.
+    #[must_use]
+    pub fn with_settings<S: JsonSchema>(mut self) -> Self {
+        self.settings = schemars::schema_for!(S).to_value();
+        self
+    }
+
+    /// For tensors in device memory.
+    #[must_use]
+    pub fn on_device(mut self) -> Self {
+        self.placement = Placement::Device;
+        self
+    }
+}
+
+/// What a node asks of its factory: settings and input layouts.
+#[derive(Debug, Clone, Copy)]
+pub struct TaskRequest<'a> {
+    node: &'a str,
+    settings: &'a Value,
+    inputs: &'a [TDesc],
+}
+
+impl<'a> TaskRequest<'a> {
+    /// A request for the node named `node`.
+    #[must_use]
+    pub fn new(node: &'a str, settings: &'a Value, inputs: &'a [TDesc]) -> Self {
+        Self {
+            node,
+            settings,
+            inputs,
+        }
+    }
+
+    /// Name of the node.
+    #[must_use]
+    pub fn node(&self) -> &'a str {
+        self.node
+    }
+
+    /// The settings as given.
+    #[must_use]
+    pub fn raw_settings(&self) -> &'a Value {
+        self.settings
+    }
+
+    /// The settings read into `S`. Absent settings count as an empty object.
+    ///
+    /// # Errors
+    /// A settings error that names the field, what was found and what was expected.
+    pub fn settings<S: DeserializeOwned>(&self) -> TaskResult<S> {
+        let empty = Value::Object(serde_json::Map::new());
+        let value = if self.settings.is_null() {
+            &empty
+        } else {
+            self.settings
+        };
+        serde_path_to_error::deserialize(value).map_err(|error| {
+            let path = error.path().to_string();
+            let found = found_at(value, &path);
+            let field = if path == "." {
+                "settings".to_owned()
+            } else {
+                path
+            };
+            TaskError::settings(field, found, error.inner())
+        })
+    }
+
+    /// Layouts of the inputs.
+    #[must_use]
+    pub fn inputs(&self) -> &'a [TDesc] {
+        self.inputs
+    }
+
+    /// Layout of input `index`.
+    ///
+    /// # Errors
+    /// If there is no such input.
+    pub fn input(&self, index: usize) -> TaskResult<&'a TDesc> {
+        self.inputs.get(index).ok_or_else(|| {
+            let expected = format!("at least {}", index + 1);
+            TaskErrorKind::InputCount {
+                found: self.inputs.len(),
+                expected,
+            }
+            .into()
+        })
+    }
+
+    /// Layouts of the inputs, of which there must be exactly `N`.
+    ///
+    /// # Errors
+    /// If there are more or fewer.
+    pub fn exactly<const N: usize>(&self) -> TaskResult<&'a [TDesc; N]> {
+        self.inputs.try_into().map_err(|_| {
+            let expected = N.to_string();
+            TaskErrorKind::InputCount {
+                found: self.inputs.len(),
+                expected,
+            }
+            .into()
+        })
+    }
+}
+
+/// What stands at `path` in `value`, shortened for a message.
+fn found_at(value: &Value, path: &str) -> String {
+    let found = path
+        .split('.')
+        .filter(|key| !key.is_empty())
+        .try_fold(value, |value, key| {
+            let (name, index) = key.split_once('[').unwrap_or((key, ""));
+            let value = if name.is_empty() {
+                value
+            } else {
+                value.get(name)?
+            };
+            match index.trim_end_matches(']') {
+                "" => Some(value),
+                index => value.get(index.parse::<usize>().ok()?),
+            }
+        });
+    match found {
+        Some(found) => {
+            let text = found.to_string();
+            match text.char_indices().nth(60) {
+                Some((end, _)) => format!("{}…", &text[..end]),
+                None => text,
+            }
+        }
+        None => "nothing".to_owned(),
+    }
+}
+
+/// What a factory has at hand to create or update a task.
+#[derive(Debug)]
+pub struct CreateCtx<'a> {
+    node: &'a str,
+    memory: &'a Memory,
+    sides: &'a Sides,
+    producer_stream: Option<&'a Arc<dyn Stream>>,
+    consumer_stream: Option<&'a Arc<dyn Stream>>,
+}
+
+impl<'a> CreateCtx<'a> {
+    pub(crate) fn new(
+        node: &'a str,
+        memory: &'a Memory,
+        sides: &'a Sides,
+        producer_stream: Option<&'a Arc<dyn Stream>>,
+        consumer_stream: Option<&'a Arc<dyn Stream>>,
+    ) -> Self {
+        Self {
+            node,
+            memory,
+            sides,
+            producer_stream,
+            consumer_stream,
+        }
+    }
+
+    /// Name of the node.
+    #[must_use]
+    pub fn node(&self) -> &'a str {
+        self.node
+    }
+
+    /// Stream of the section that a sync task is in; for an async task as
+    /// [`producer_stream`](Self::producer_stream). `None` in a section without device nodes.
+    #[must_use]
+    pub fn stream(&self) -> Option<&'a Arc<dyn Stream>> {
+        self.producer_stream
+    }
+
+    /// Stream of the section that pushes into an async task.
+    #[must_use]
+    pub fn producer_stream(&self) -> Option<&'a Arc<dyn Stream>> {
+        self.producer_stream
+    }
+
+    /// Stream of the section that pops from an async task.
+    #[must_use]
+    pub fn consumer_stream(&self) -> Option<&'a Arc<dyn Stream>> {
+        self.consumer_stream
+    }
+
+    /// A zeroed buffer of the task's own.
+    ///
+    /// # Errors
+    /// If the memory cannot be had.
+    pub fn buffer(&mut self, location: MemLoc, bytes: usize) -> TaskResult<TaskBuffer> {
+        Ok(TaskBuffer::allocate(self.memory, location, bytes)?)
+    }
+
+    /// A zeroed region of the task's own for one tensor of layout `desc`.
+    ///
+    /// # Errors
+    /// If the memory cannot be had.
+    pub fn region_for(&mut self, desc: &TDesc) -> TaskResult<Region> {
+        Ok(self.buffer(desc.location(), desc.end())?.into_region())
+    }
+
+    /// The node's sides, to make rings and slots for.
+    #[must_use]
+    pub fn sides(&self) -> &'a Sides {
+        self.sides
+    }
+
+    /// A value that only the push side reaches.
+    #[must_use]
+    pub fn producer_cell<T>(&self, value: T) -> ProducerCell<T> {
+        ProducerCell::new(self.sides, value)
+    }
+
+    /// A value that only the pop side reaches.
+    #[must_use]
+    pub fn consumer_cell<T>(&self, value: T) -> ConsumerCell<T> {
+        ConsumerCell::new(self.sides, value)
+    }
+}
+
+/// Makes sync tasks of one kind.
+pub trait ISyncTaskFactory: Send + Sync {
+    /// What the task is and which settings it takes.
+    fn describe(&self) -> TaskInfo;
+
+    /// Checks settings and inputs, and says what the task makes of them.
+    ///
+    /// # Errors
+    /// If the settings or inputs are not ones the task can work with.
+    fn infer(&self, request: &TaskRequest<'_>) -> TaskResult<InferResult>;
+
+    /// Makes a task; `infer` accepted the same request.
+    ///
+    /// # Errors
+    /// If the task's resources cannot be had.
+    fn create(
+        &self,
+        request: &TaskRequest<'_>,
+        ctx: &mut CreateCtx<'_>,
+    ) -> TaskResult<Box<dyn ISyncTask>>;
+
+    /// Makes a task that takes over what it can of `old`, the task of the node with the same
+    /// name and kind before a recompilation. The default makes a new one.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    fn update(
+        &self,
+        old: Box<dyn ISyncTask>,
+        request: &TaskRequest<'_>,
+        ctx: &mut CreateCtx<'_>,
+    ) -> TaskResult<Box<dyn ISyncTask>> {
+        drop(old);
+        self.create(request, ctx)
+    }
+}
+
+/// Makes async tasks of one kind.
+pub trait IAsyncTaskFactory: Send + Sync {
+    /// What the task is and which settings it takes.
+    fn describe(&self) -> TaskInfo;
+
+    /// Checks settings and inputs, and says what the task makes of them.
+    ///
+    /// # Errors
+    /// If the settings or inputs are not ones the task can work with.
+    fn infer(&self, request: &TaskRequest<'_>) -> TaskResult<InferResult>;
+
+    /// Makes a task; `infer` accepted the same request.
+    ///
+    /// # Errors
+    /// If the task's resources cannot be had.
+    fn create(
+        &self,
+        request: &TaskRequest<'_>,
+        ctx: &mut CreateCtx<'_>,
+    ) -> TaskResult<Box<dyn IAsyncTask>>;
+
+    /// Makes a task that takes over what it can of `old`, the task of the node with the same
+    /// name and kind before a recompilation. Rings and cells taken over must be rebound to
+    /// [`CreateCtx::sides`]. The default makes a new task.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    fn update(
+        &self,
+        old: Box<dyn IAsyncTask>,
+        request: &TaskRequest<'_>,
+        ctx: &mut CreateCtx<'_>,
+    ) -> TaskResult<Box<dyn IAsyncTask>> {
+        drop(old);
+        self.create(request, ctx)
+    }
+}
+
+impl fmt::Debug for dyn ISyncTaskFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ISyncTaskFactory({:?})", self.describe().help)
+    }
+}
+
+impl fmt::Debug for dyn IAsyncTaskFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IAsyncTaskFactory({:?})", self.describe().help)
+    }
+}

@@ -1,0 +1,620 @@
+//! One node's face to its section: what a scheduler or the test kit calls hooks through.
+//!
+//! A port holds a task (or one side of an async task), its slots, its side's token and
+//! its [`NodeCtx`]. It builds the context of each call and holds the task to the
+//! contract: after every hook it compares the cells of owned slots with what the result
+//! promises. A broken promise is a [`ContractError`] with node, hook and slot.
+//!
+//! What it does not know: when a hook is due, and what other nodes do. It does not catch
+//! panics: the caller does, once around a whole turn, and then calls [`Port::poison`].
+//!
+//! Invariants, each with tests whose names begin with its number:
+//!
+//! - **PT1** An acquired input is pushed (or executed), or cancelled, exactly once.
+//! - **PT2** A popped output group is released before the next pop.
+//! - **PT3** After a hook, the cells of owned slots are as its result says, or the port
+//!   has emptied them and returned an error.
+//! - **PT4** A task that panicked gets no further hook, and its cells are empty.
+//!
+//! A port is used by its section's thread only.
+
+use super::{
+    AcquireCtx, AsyncPopCtx, AsyncPushCtx, Hook, HookError, IAsyncTask, ISyncTask, NodeCtx,
+    OpResult, ReleaseCtx, RunCtx, SyncCtx, TaskError, TaskErrorKind, TaskResult,
+};
+use crate::memory::Address;
+use crate::storage::{
+    CellBank, ConsumerSide, ContractError, ProducerSide, Slot, SlotSpec, SlotTable, Storage,
+};
+use crate::sync::Arc;
+
+/// One node in one section.
+#[derive(Debug)]
+pub(crate) struct Port {
+    task: PortTask,
+    pub(crate) node: NodeCtx,
+    table: SlotTable,
+    inputs: Box<[OwnedSlot]>,
+    outputs: Box<[OwnedSlot]>,
+    /// Numbers in `inputs` of what is acquired, in order of acquisition.
+    acquired: Vec<usize>,
+    may_skip: bool,
+    poisoned: bool,
+}
+
+/// The task, or the side of it, that a port calls.
+#[derive(Debug)]
+enum PortTask {
+    Sync {
+        task: Box<dyn ISyncTask>,
+        producer: ProducerSide,
+        consumer: ConsumerSide,
+    },
+    Producer {
+        task: Arc<dyn IAsyncTask>,
+        side: ProducerSide,
+    },
+    Consumer {
+        task: Arc<dyn IAsyncTask>,
+        side: ConsumerSide,
+    },
+}
+
+/// An owned slot and what the section has of it.
+#[derive(Debug)]
+struct OwnedSlot {
+    slot: usize,
+    cell: usize,
+    /// Address of the region that is acquired, or popped and not released.
+    held: Option<Address>,
+}
+
+fn owned(specs: &[SlotSpec]) -> Box<[OwnedSlot]> {
+    specs
+        .iter()
+        .enumerate()
+        .filter(|(_, spec)| spec.owned)
+        .map(|(slot, spec)| OwnedSlot {
+            slot,
+            cell: spec.cell,
+            held: None,
+        })
+        .collect()
+}
+
+impl Port {
+    /// The port of a sync task.
+    pub(crate) fn sync(
+        task: Box<dyn ISyncTask>,
+        sides: (ProducerSide, ConsumerSide),
+        node: NodeCtx,
+        bank: &mut CellBank,
+        inputs: Vec<SlotSpec>,
+        outputs: Vec<SlotSpec>,
+    ) -> Result<Self, ContractError> {
+        let (producer, consumer) = sides;
+        let task = PortTask::Sync {
+            task,
+            producer,
+            consumer,
+        };
+        Self::new(task, node, bank, inputs, outputs)
+    }
+
+    /// The port of an async task's push side.
+    pub(crate) fn producer(
+        task: Arc<dyn IAsyncTask>,
+        side: ProducerSide,
+        node: NodeCtx,
+        bank: &mut CellBank,
+        inputs: Vec<SlotSpec>,
+    ) -> Result<Self, ContractError> {
+        Self::new(
+            PortTask::Producer { task, side },
+            node,
+            bank,
+            inputs,
+            Vec::new(),
+        )
+    }
+
+    /// The port of an async task's pop side.
+    pub(crate) fn consumer(
+        task: Arc<dyn IAsyncTask>,
+        side: ConsumerSide,
+        node: NodeCtx,
+        bank: &mut CellBank,
+        outputs: Vec<SlotSpec>,
+    ) -> Result<Self, ContractError> {
+        Self::new(
+            PortTask::Consumer { task, side },
+            node,
+            bank,
+            Vec::new(),
+            outputs,
+        )
+    }
+
+    fn new(
+        task: PortTask,
+        node: NodeCtx,
+        bank: &mut CellBank,
+        inputs: Vec<SlotSpec>,
+        outputs: Vec<SlotSpec>,
+    ) -> Result<Self, ContractError> {
+        let (owned_inputs, owned_outputs) = (owned(&inputs), owned(&outputs));
+        Ok(Self {
+            task,
+            node,
+            table: bank.bind(inputs, outputs)?,
+            acquired: Vec::with_capacity(owned_inputs.len()),
+            inputs: owned_inputs,
+            outputs: owned_outputs,
+            may_skip: false,
+            poisoned: false,
+        })
+    }
+
+    /// Whether `execute` may answer `Skip`.
+    pub(crate) fn allow_skip(&mut self, may_skip: bool) {
+        self.may_skip = may_skip;
+    }
+
+    /// Whether owned input `index` is acquired.
+    pub(crate) fn holds_input(&self, index: usize) -> bool {
+        self.inputs
+            .iter()
+            .any(|input| input.slot == index && input.held.is_some())
+    }
+
+    /// How many inputs are acquired.
+    pub(crate) fn acquired(&self) -> usize {
+        self.acquired.len()
+    }
+
+    /// Whether owned outputs are popped and not all released.
+    pub(crate) fn is_popped(&self) -> bool {
+        self.outputs.iter().any(|output| output.held.is_some())
+    }
+
+    fn error(&self, hook: Hook, error: impl Into<TaskError>) -> HookError {
+        HookError::new(&*self.node.name, hook, error)
+    }
+
+    fn order(
+        &self,
+        hook: Hook,
+        slot: Slot,
+        found: &'static str,
+        expected: &'static str,
+    ) -> HookError {
+        self.error(
+            hook,
+            ContractError::Order {
+                slot,
+                found,
+                expected,
+            },
+        )
+    }
+
+    fn check_alive(&self, hook: Hook) -> Result<(), HookError> {
+        if self.poisoned {
+            let message = "it gets no further hook".to_owned();
+            return Err(self.error(hook, TaskErrorKind::Panicked { message }));
+        }
+        Ok(())
+    }
+
+    /// Tells a sync task that a run begins.
+    pub(crate) fn run_started(&mut self) -> Result<(), HookError> {
+        self.check_alive(Hook::RunStarted)?;
+        let result = match &mut self.task {
+            PortTask::Sync {
+                task,
+                producer,
+                consumer,
+            } => task.run_started(&mut RunCtx::new(producer, consumer, &*self.node.clock)),
+            PortTask::Producer { .. } | PortTask::Consumer { .. } => Ok(()),
+        };
+        result.map_err(|error| self.error(Hook::RunStarted, error))
+    }
+
+    /// Tells an async task, whose two ports these are, that a run begins.
+    pub(crate) fn run_started_async(
+        producer: &mut Self,
+        consumer: &mut Self,
+    ) -> Result<(), HookError> {
+        producer.check_alive(Hook::RunStarted)?;
+        let result = match (&mut producer.task, &mut consumer.task) {
+            (PortTask::Producer { task, side }, PortTask::Consumer { side: other, .. }) => {
+                task.run_started(&mut RunCtx::new(side, other, &*producer.node.clock))
+            }
+            _ => Ok(()),
+        };
+        result.map_err(|error| producer.error(Hook::RunStarted, error))
+    }
+
+    /// Asks for owned input `index`. `false`: there is no storage now.
+    pub(crate) fn acquire(&mut self, bank: &mut CellBank, index: usize) -> Result<bool, HookError> {
+        const HOOK: Hook = Hook::AcquireInput;
+        let slot = Slot::Input(index);
+        self.check_alive(HOOK)?;
+        let position = self.inputs.iter().position(|input| input.slot == index);
+        if let Some(position) = position
+            && self.inputs[position].held.is_some()
+        {
+            return Err(self.order(
+                HOOK,
+                slot,
+                "it is acquired already",
+                "it must be pushed or cancelled before it is acquired again",
+            ));
+        }
+        let granted = {
+            let node = &mut self.node;
+            let lent = match bank.lend(&self.table) {
+                Ok(lent) => lent,
+                Err(error) => return Err(self.error(HOOK, error)),
+            };
+            let view = match &mut self.task {
+                PortTask::Sync { task, producer, .. } => task
+                    .acquire_input(index, &mut AcquireCtx::new(lent, producer, node))
+                    .map(|view| view.map(|view| std::ptr::from_ref(view.storage()))),
+                PortTask::Producer { task, side } => task
+                    .acquire_input(index, &mut AcquireCtx::new(lent, side, node))
+                    .map(|view| view.map(|view| std::ptr::from_ref(view.storage()))),
+                PortTask::Consumer { .. } => Err(ContractError::WrongSide { slot }.into()),
+            };
+            view.map(|view| view.map(<*const Storage>::addr))
+        };
+        let Some(position) = position else {
+            // The hook of an unowned slot was called, which only the test kit does.
+            let error = match granted {
+                Err(error) => error,
+                Ok(_) => ContractError::SlotNotOwned { slot }.into(),
+            };
+            return Err(self.error(HOOK, error));
+        };
+        let cell = self.inputs[position].cell;
+        let (address, cell) = match bank.cell_mut(cell) {
+            Some(storage) => {
+                let address = storage.region().map(crate::storage::Region::address);
+                (address, std::ptr::from_ref(storage).addr())
+            }
+            None => (None, 0),
+        };
+        let broken = match (granted, address) {
+            (Ok(Some(view)), Some(address)) if view == cell => {
+                self.inputs[position].held = Some(address);
+                self.acquired.push(position);
+                return Ok(true);
+            }
+            (Ok(None), None) => return Ok(false),
+            (Ok(Some(_)), Some(_)) => self.order(
+                HOOK,
+                slot,
+                "the view returned is of another slot",
+                "it must be of the slot asked for",
+            ),
+            (Ok(Some(_)), None) => self.order(
+                HOOK,
+                slot,
+                "a view was returned and nothing is published",
+                "the region must be published first",
+            ),
+            (Ok(None), Some(_)) => self.order(
+                HOOK,
+                slot,
+                "nothing was granted and a region is published",
+                "the cell must be empty",
+            ),
+            (Err(error), _) => self.error(HOOK, error),
+        };
+        empty(bank, &self.inputs[position]);
+        Err(broken)
+    }
+
+    /// Takes back every acquired input, in reverse order of acquisition.
+    pub(crate) fn cancel(&mut self, bank: &mut CellBank) {
+        while let Some(position) = self.acquired.pop() {
+            let input = &mut self.inputs[position];
+            input.held = None;
+            if !self.poisoned
+                && let Ok(lent) = bank.lend(&self.table)
+            {
+                let node = &mut self.node;
+                match &mut self.task {
+                    PortTask::Sync { task, producer, .. } => {
+                        task.cancel_input(input.slot, &mut AcquireCtx::new(lent, producer, node));
+                    }
+                    PortTask::Producer { task, side } => {
+                        task.cancel_input(input.slot, &mut AcquireCtx::new(lent, side, node));
+                    }
+                    PortTask::Consumer { .. } => {}
+                }
+            }
+            empty(bank, &self.inputs[position]);
+        }
+    }
+
+    /// Pushes the acquired and filled inputs.
+    pub(crate) fn push(&mut self, bank: &mut CellBank) -> Result<OpResult, HookError> {
+        const HOOK: Hook = Hook::TryPush;
+        self.check_alive(HOOK)?;
+        self.check_acquired(HOOK)?;
+        self.node.wake_at = None;
+        let result = match (&mut self.task, bank.lend(&self.table)) {
+            (PortTask::Producer { task, side }, Ok(lent)) => {
+                task.try_push(&mut AsyncPushCtx::new(lent, side, &mut self.node))
+            }
+            (_, Err(error)) => Err(error.into()),
+            (_, Ok(_)) => Err(wrong_port("try_push", "the push side of an async task")),
+        };
+        if let Ok(OpResult::Skip) = result {
+            self.cancel(bank);
+            return Err(self.error(HOOK, stray("Skip", "try_push")));
+        }
+        self.settle_inputs(HOOK, bank, &result)?;
+        result.map_err(|error| self.error(HOOK, error))
+    }
+
+    /// Pops the outputs.
+    pub(crate) fn pop(&mut self, bank: &mut CellBank) -> Result<OpResult, HookError> {
+        const HOOK: Hook = Hook::TryPop;
+        self.check_alive(HOOK)?;
+        self.check_released(HOOK)?;
+        self.node.wake_at = None;
+        let result = match (&mut self.task, bank.lend(&self.table)) {
+            (PortTask::Consumer { task, side }, Ok(lent)) => {
+                task.try_pop(&mut AsyncPopCtx::new(lent, side, &mut self.node))
+            }
+            (_, Err(error)) => Err(error.into()),
+            (_, Ok(_)) => Err(wrong_port("try_pop", "the pop side of an async task")),
+        };
+        if let Ok(OpResult::Skip) = result {
+            self.drop_outputs(bank);
+            return Err(self.error(HOOK, stray("Skip", "try_pop")));
+        }
+        self.settle_outputs(HOOK, bank, &result)?;
+        result.map_err(|error| self.error(HOOK, error))
+    }
+
+    /// Executes a sync task.
+    pub(crate) fn execute(&mut self, bank: &mut CellBank) -> Result<OpResult, HookError> {
+        const HOOK: Hook = Hook::Execute;
+        self.check_alive(HOOK)?;
+        self.check_acquired(HOOK)?;
+        self.check_released(HOOK)?;
+        self.node.wake_at = None;
+        let result = match (&mut self.task, bank.lend(&self.table)) {
+            (PortTask::Sync { task, .. }, Ok(lent)) => {
+                task.execute(&mut SyncCtx::new(lent, &mut self.node))
+            }
+            (_, Err(error)) => Err(error.into()),
+            (_, Ok(_)) => Err(wrong_port("execute", "a sync task")),
+        };
+        if let Ok(OpResult::Skip) = result
+            && !self.may_skip
+        {
+            self.cancel(bank);
+            self.drop_outputs(bank);
+            return Err(self.error(HOOK, stray("Skip", "execute, without `may_skip`")));
+        }
+        let inputs = self.settle_inputs(HOOK, bank, &result);
+        let outputs = self.settle_outputs(HOOK, bank, &result);
+        inputs.and(outputs)?;
+        result.map_err(|error| self.error(HOOK, error))
+    }
+
+    /// Releases owned output `index`.
+    pub(crate) fn release(&mut self, bank: &mut CellBank, index: usize) -> Result<(), HookError> {
+        const HOOK: Hook = Hook::ReleaseOutput;
+        let slot = Slot::Output(index);
+        self.check_alive(HOOK)?;
+        let position = self.outputs.iter().position(|output| output.slot == index);
+        if let Some(position) = position
+            && self.outputs[position].held.is_none()
+        {
+            return Err(self.order(
+                HOOK,
+                slot,
+                "it is not popped",
+                "only a popped output is released, and once",
+            ));
+        }
+        let result: TaskResult<()> = match (&mut self.task, bank.lend(&self.table)) {
+            (PortTask::Sync { task, consumer, .. }, Ok(lent)) => {
+                task.release_output(index, &mut ReleaseCtx::new(lent, consumer, &mut self.node))
+            }
+            (PortTask::Consumer { task, side }, Ok(lent)) => {
+                task.release_output(index, &mut ReleaseCtx::new(lent, side, &mut self.node))
+            }
+            (PortTask::Producer { .. }, Ok(_)) => Err(ContractError::WrongSide { slot }.into()),
+            (_, Err(error)) => Err(error.into()),
+        };
+        let Some(position) = position else {
+            let error = match result {
+                Err(error) => error,
+                Ok(()) => ContractError::SlotNotOwned { slot }.into(),
+            };
+            return Err(self.error(HOOK, error));
+        };
+        self.outputs[position].held = None;
+        let was_full = empty(bank, &self.outputs[position]);
+        match result {
+            Err(error) => Err(self.error(HOOK, error)),
+            Ok(()) if was_full => Err(self.order(
+                HOOK,
+                slot,
+                "its region is still published after release_output",
+                "the cell must be empty",
+            )),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Tells the task that nothing follows on this port's side.
+    pub(crate) fn finished(&mut self) {
+        if self.poisoned {
+            return;
+        }
+        match &self.task {
+            PortTask::Producer { task, .. } => task.producer_finished(),
+            PortTask::Consumer { task, .. } => task.consumer_finished(),
+            PortTask::Sync { .. } => {}
+        }
+    }
+
+    /// After a panic in a hook: no further hook is called, and the cells are emptied.
+    pub(crate) fn poison(&mut self, bank: &mut CellBank) {
+        self.poisoned = true;
+        self.acquired.clear();
+        for slot in self.inputs.iter_mut().chain(&mut self.outputs) {
+            slot.held = None;
+            empty(bank, slot);
+        }
+    }
+
+    fn check_acquired(&self, hook: Hook) -> Result<(), HookError> {
+        match self.inputs.iter().find(|input| input.held.is_none()) {
+            Some(input) => Err(self.order(
+                hook,
+                Slot::Input(input.slot),
+                "it is not acquired",
+                "every owned input is acquired before the task consumes it",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn check_released(&self, hook: Hook) -> Result<(), HookError> {
+        match self.outputs.iter().find(|output| output.held.is_some()) {
+            Some(output) => Err(self.order(
+                hook,
+                Slot::Output(output.slot),
+                "it is not released",
+                "every output is released before the next is produced",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Compares the cells of owned inputs with what the hook said it did.
+    fn settle_inputs(
+        &mut self,
+        hook: Hook,
+        bank: &mut CellBank,
+        result: &TaskResult<OpResult>,
+    ) -> Result<(), HookError> {
+        let mut broken = None;
+        for position in 0..self.inputs.len() {
+            let input = &self.inputs[position];
+            let slot = Slot::Input(input.slot);
+            let now = address_in(bank, input.cell);
+            let in_place = now.is_some() && now == input.held;
+            match result {
+                Ok(OpResult::Ok) => {
+                    if now.is_some() {
+                        broken = Some((
+                            slot,
+                            "its region is still published after Ok",
+                            "a consumed input must be taken out of its cell",
+                        ));
+                    }
+                }
+                // What is still in place stays acquired: to be tried again, or cancelled.
+                _ if in_place => continue,
+                Ok(_) => {
+                    broken = Some((
+                        slot,
+                        "its cell was changed, and the result was not Ok",
+                        "an input that is not consumed must stay in its cell",
+                    ));
+                }
+                // A task that failed may have taken the region; it is gone with the failure.
+                Err(_) => {}
+            }
+            empty(bank, input);
+            self.inputs[position].held = None;
+            self.acquired.retain(|acquired| *acquired != position);
+        }
+        match broken {
+            // A failure of the task's own comes first.
+            Some((slot, found, expected)) if result.is_ok() => {
+                self.cancel(bank);
+                Err(self.order(hook, slot, found, expected))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Compares the cells of owned outputs with what the hook said it did.
+    fn settle_outputs(
+        &mut self,
+        hook: Hook,
+        bank: &mut CellBank,
+        result: &TaskResult<OpResult>,
+    ) -> Result<(), HookError> {
+        let produced = matches!(result, Ok(OpResult::Ok));
+        let mut broken = None;
+        for output in &mut self.outputs {
+            output.held = address_in(bank, output.cell);
+            match (produced, output.held) {
+                (true, None) => {
+                    broken = Some((
+                        Slot::Output(output.slot),
+                        "its cell is empty after Ok",
+                        "every owned output must be published",
+                    ));
+                }
+                (false, Some(_)) => {
+                    broken = Some((
+                        Slot::Output(output.slot),
+                        "a region is published, and the result was not Ok",
+                        "its cell must be empty",
+                    ));
+                }
+                _ => {}
+            }
+        }
+        if let Some((slot, found, expected)) = broken {
+            self.drop_outputs(bank);
+            if result.is_ok() {
+                return Err(self.order(hook, slot, found, expected));
+            }
+        }
+        Ok(())
+    }
+
+    /// Empties the cells of owned outputs.
+    fn drop_outputs(&mut self, bank: &mut CellBank) {
+        for output in &mut self.outputs {
+            output.held = None;
+            empty(bank, output);
+        }
+    }
+}
+
+fn address_in(bank: &mut CellBank, cell: usize) -> Option<Address> {
+    bank.cell_mut(cell)?
+        .region()
+        .map(crate::storage::Region::address)
+}
+
+/// Empties the cell of a slot; `true` if it was full.
+fn empty(bank: &mut CellBank, slot: &OwnedSlot) -> bool {
+    bank.cell_mut(slot.cell)
+        .and_then(Storage::retract)
+        .is_some()
+}
+
+fn wrong_port(called: &str, expected: &str) -> TaskError {
+    TaskError::other(format!(
+        "{called} was called on a port that is not {expected}"
+    ))
+}
+
+fn stray(result: &str, hook: &str) -> TaskError {
+    TaskError::other(format!("{result} is not a result of {hook}"))
+}
