@@ -127,13 +127,11 @@ impl<'a> TaskRequest<'a> {
         };
         serde_path_to_error::deserialize(value).map_err(|error| {
             let path = error.path().to_string();
-            let found = found_at(value, &path);
-            let field = if path == "." {
-                "settings".to_owned()
-            } else {
-                path
-            };
-            TaskError::settings(field, found, error.inner())
+            unreadable(
+                value,
+                if path == "." { "" } else { &path },
+                &error.inner().to_string(),
+            )
         })
     }
 
@@ -171,6 +169,41 @@ impl<'a> TaskRequest<'a> {
             }
             .into()
         })
+    }
+}
+
+/// The settings error for what the deserializer says of `path`, in the words of the other
+/// settings errors. A message of a form not known here is passed on as it is.
+fn unreadable(settings: &Value, path: &str, message: &str) -> TaskError {
+    let quoted = message.split('`').nth(1);
+    if let Some(name) = message.strip_prefix("missing field ").and(quoted) {
+        return TaskError::settings(child(path, name), "nothing", "a value: it has no default");
+    }
+    let (problem, expected) = match message.split_once(", expected ") {
+        Some((problem, expected)) => (problem, expected.to_owned()),
+        None => (message, message.to_owned()),
+    };
+    if let Some(name) = problem.strip_prefix("unknown field ").and(quoted) {
+        let near = crate::text::nearest(name, expected.split('`').skip(1).step_by(2));
+        let near = near.map_or_else(String::new, |near| format!(", did you mean `{near}`?"));
+        // Some formats put the field in the path as well.
+        let field = if path.rsplit('.').next() == Some(name) {
+            path.to_owned()
+        } else {
+            child(path, name)
+        };
+        let expected = format!("a setting there is: {expected}{near}");
+        return TaskError::settings(&field, found_at(settings, &field), expected);
+    }
+    let field = if path.is_empty() { "settings" } else { path };
+    TaskError::settings(field, found_at(settings, path), expected)
+}
+
+fn child(path: &str, name: &str) -> String {
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
     }
 }
 
@@ -374,5 +407,111 @@ impl fmt::Debug for dyn ISyncTaskFactory {
 impl fmt::Debug for dyn IAsyncTaskFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "IAsyncTaskFactory({:?})", self.describe().help)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code, reason = "read by the deserializer only")]
+    struct Settings {
+        rate: f64,
+        #[serde(default)]
+        rois: Vec<Roi>,
+        #[serde(default)]
+        mode: Mode,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code, reason = "read by the deserializer only")]
+    struct Roi {
+        width: u32,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Mode {
+        #[default]
+        Fast,
+        Exact,
+    }
+
+    fn message(settings: Value) -> String {
+        let error = TaskRequest::new("node", &settings, &[])
+            .settings::<Settings>()
+            .unwrap_err();
+        error.to_string()
+    }
+
+    #[test]
+    fn settings_errors_name_path_found_and_expected() {
+        for (settings, expected) in [
+            (
+                json!({}),
+                "setting `rate`: found nothing, expected a value: it has no default",
+            ),
+            (
+                Value::Null,
+                "setting `rate`: found nothing, expected a value: it has no default",
+            ),
+            (
+                json!({ "rate": "x" }),
+                "setting `rate`: found \"x\", expected f64",
+            ),
+            (
+                json!({ "rate": null }),
+                "setting `rate`: found null, expected f64",
+            ),
+            (
+                json!({ "rate": 1, "rois": [{ "width": 1 }, { "width": -3 }] }),
+                "setting `rois[1].width`: found -3, expected u32",
+            ),
+            (
+                json!({ "rate": 1, "rois": [{}] }),
+                "setting `rois[0].width`: found nothing, expected a value: it has no default",
+            ),
+            (
+                json!({ "rate": 1, "mode": "exat" }),
+                "setting `mode`: found \"exat\", expected `fast` or `exact`",
+            ),
+            (
+                json!({ "rate": 1, "mod": "exact" }),
+                "setting `mod`: found \"exact\", expected a setting there is: one of \
+                 `rate`, `rois`, `mode`, did you mean `mode`?",
+            ),
+            (
+                json!(42),
+                "setting `settings`: found 42, expected struct Settings",
+            ),
+        ] {
+            assert_eq!(message(settings), expected);
+        }
+    }
+
+    #[test]
+    fn what_was_found_is_cut_when_it_is_long() {
+        let text = message(json!({ "rate": "x".repeat(500) }));
+        assert!(text.len() < 120, "{text}");
+        assert!(text.contains('…'), "{text}");
+    }
+
+    #[test]
+    fn inputs_are_counted() {
+        let none = TaskRequest::new("node", &Value::Null, &[]);
+        assert_eq!(
+            none.input(0).unwrap_err().to_string(),
+            "found 0 inputs, expected at least 1"
+        );
+        assert_eq!(
+            none.exactly::<2>().unwrap_err().to_string(),
+            "found 0 inputs, expected 2"
+        );
     }
 }
