@@ -14,8 +14,10 @@
 //! 8. `testkit` (feature `testkit`): one task, no scheduler, no threads.
 
 pub mod clock;
+pub mod compiler;
 #[allow(unsafe_code, reason = "declares what a device backend promises")]
 pub mod device;
+pub mod graph;
 pub mod ids;
 pub mod memory;
 pub mod registry;

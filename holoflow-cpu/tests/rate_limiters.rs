@@ -292,7 +292,7 @@ fn settings_errors_name_the_field_and_what_was_found() {
     };
     assert_eq!(
         error(json!({ "max_fps": "fast" })),
-        "setting `max_fps`: found \"fast\", expected f64"
+        "setting `max_fps`: found \"fast\", expected a number"
     );
     assert_eq!(
         error(json!({ "max_fps": 5, "pacing": "sometimes" })),

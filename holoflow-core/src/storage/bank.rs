@@ -75,8 +75,9 @@ struct BoundSlot {
     elements: usize,
     /// Element type that typed access must ask for.
     element: DType,
-    /// Whether the layout is a slice of elements on the host, not overwritten and no view.
-    plain: bool,
+    /// That type if the layout is a slice of elements on the host, not overwritten and no
+    /// view, so that typed access has one thing to compare.
+    plain: Option<DType>,
     owned: bool,
     alias: Option<Alias>,
     /// For an input: the output of this node that overwrites its storage.
@@ -134,7 +135,7 @@ impl CellBank {
                         });
                     }
                     slot.overwritten_by = Some(index);
-                    slot.plain = false;
+                    slot.plain = None;
                 }
             }
             bound_outputs.push(bound);
@@ -164,13 +165,15 @@ impl CellBank {
             };
             return Err(ContractError::Misfit { slot, refusal });
         }
+        let element = desc.dtype().viewed_as();
+        let plain = is_slice(&desc) && spec.alias != Some(Alias::View);
         Ok(BoundSlot {
             cell: spec.cell,
             start: desc.offset(),
             end: desc.end(),
             elements: desc.num_elements(),
-            element: desc.dtype().viewed_as(),
-            plain: is_slice(&desc) && spec.alias != Some(Alias::View),
+            element,
+            plain: plain.then_some(element),
             owned: spec.owned,
             alias: spec.alias,
             overwritten_by: None,
@@ -254,17 +257,16 @@ impl Inputs<'_> {
     /// host, not contiguous, in use by device work, or overwritten by this node.
     #[inline]
     pub fn get<T: Element>(&self, index: usize) -> Result<&[T], ContractError> {
-        if let Some(slot) = self.table.inputs.get(index) {
-            if slot.plain && slot.element == T::DTYPE {
-                if let Some(start) = readable::<T>(self.bank, slot) {
-                    // SAFETY: `readable` found idle, initialised host memory of the slot's
-                    // size and alignment, kept alive by the region in the cell. It is only
-                    // read while `self` is borrowed: an output of this node that could
-                    // write it would have cleared `plain` (invariant 2), and the cell
-                    // cannot change (invariant 3).
-                    return Ok(unsafe { std::slice::from_raw_parts(start, slot.elements) });
-                }
-            }
+        if let Some(slot) = self.table.inputs.get(index)
+            && slot.plain == Some(T::DTYPE)
+            && let Some(start) = readable::<T>(self.bank, slot)
+        {
+            // SAFETY: `readable` found idle, initialised host memory of the slot's
+            // size and alignment, kept alive by the region in the cell. It is only
+            // read while `self` is borrowed: an output of this node that could
+            // write it would have cleared `plain` (invariant 2), and the cell
+            // cannot change (invariant 3).
+            return Ok(unsafe { std::slice::from_raw_parts(start, slot.elements) });
         }
         Err(explain::<T>(
             self.bank,
@@ -280,13 +282,12 @@ impl Inputs<'_> {
     /// # Errors
     /// As [`get`](Self::get), but for element type and layout.
     pub fn bytes(&self, index: usize) -> Result<&[u8], ContractError> {
-        if let Some(slot) = self.table.inputs.get(index) {
-            if slot.overwritten_by.is_none() {
-                if let Some(start) = readable::<u8>(self.bank, slot) {
-                    // SAFETY: as in `get`; bytes have no alignment.
-                    return Ok(unsafe { std::slice::from_raw_parts(start, slot.end - slot.start) });
-                }
-            }
+        if let Some(slot) = self.table.inputs.get(index)
+            && slot.overwritten_by.is_none()
+            && let Some(start) = readable::<u8>(self.bank, slot)
+        {
+            // SAFETY: as in `get`; bytes have no alignment.
+            return Ok(unsafe { std::slice::from_raw_parts(start, slot.end - slot.start) });
         }
         Err(explain::<u8>(
             self.bank,
@@ -329,17 +330,16 @@ impl Outputs<'_> {
     /// host, not contiguous, in use by device work, shared, or a view.
     #[inline]
     pub fn get_mut<T: Element>(&mut self, index: usize) -> Result<&mut [T], ContractError> {
-        if let Some(slot) = self.table.outputs.get(index) {
-            if slot.plain && slot.element == T::DTYPE {
-                if let Some(start) = writable::<T>(self.bank, slot) {
-                    // SAFETY: `writable` found idle, initialised host memory of the slot's
-                    // size and alignment in a region that owns it alone. While `self` is
-                    // borrowed mutably nobody else reaches it: no readable input and no
-                    // other writable output refers to the cell (invariant 2), the bank is
-                    // lent to this hook alone (1), and the cell cannot change (3).
-                    return Ok(unsafe { std::slice::from_raw_parts_mut(start, slot.elements) });
-                }
-            }
+        if let Some(slot) = self.table.outputs.get(index)
+            && slot.plain == Some(T::DTYPE)
+            && let Some(start) = writable::<T>(self.bank, slot)
+        {
+            // SAFETY: `writable` found idle, initialised host memory of the slot's
+            // size and alignment in a region that owns it alone. While `self` is
+            // borrowed mutably nobody else reaches it: no readable input and no
+            // other writable output refers to the cell (invariant 2), the bank is
+            // lent to this hook alone (1), and the cell cannot change (3).
+            return Ok(unsafe { std::slice::from_raw_parts_mut(start, slot.elements) });
         }
         Err(explain::<T>(
             self.bank,
@@ -377,15 +377,12 @@ impl Outputs<'_> {
     /// # Errors
     /// As [`get_mut`](Self::get_mut), but for element type and layout.
     pub fn bytes_mut(&mut self, index: usize) -> Result<&mut [u8], ContractError> {
-        if let Some(slot) = self.table.outputs.get(index) {
-            if slot.alias != Some(Alias::View) {
-                if let Some(start) = writable::<u8>(self.bank, slot) {
-                    // SAFETY: as in `get_mut`; bytes have no alignment.
-                    return Ok(unsafe {
-                        std::slice::from_raw_parts_mut(start, slot.end - slot.start)
-                    });
-                }
-            }
+        if let Some(slot) = self.table.outputs.get(index)
+            && slot.alias != Some(Alias::View)
+            && let Some(start) = writable::<u8>(self.bank, slot)
+        {
+            // SAFETY: as in `get_mut`; bytes have no alignment.
+            return Ok(unsafe { std::slice::from_raw_parts_mut(start, slot.end - slot.start) });
         }
         Err(explain::<u8>(
             self.bank,
@@ -433,7 +430,10 @@ pub(crate) fn owned_storage<'x>(
     outputs: &'x mut Outputs<'_>,
     slot: Slot,
 ) -> Result<&'x mut Storage, ContractError> {
-    let cell = lookup(inputs, outputs, slot, true)?.cell;
+    let cell = match lookup(inputs, outputs, slot) {
+        Some(bound) if bound.owned => bound.cell,
+        _ => return Err(unreachable_slot(inputs, outputs, slot)),
+    };
     let bank = inputs.bank;
     // SAFETY: the bank is lent to this hook alone (invariant 1), and the one pair through
     // which the hook reaches its cells is borrowed mutably for `'x`, so no other reference
@@ -447,35 +447,52 @@ pub(crate) fn slot_view<'x>(
     outputs: &'x Outputs<'_>,
     slot: Slot,
 ) -> Result<TView<'x>, ContractError> {
-    let bound = lookup(inputs, outputs, slot, false)?;
-    Ok(TView::new(&bound.desc, inputs.bank.cell(bound.cell)))
+    match lookup(inputs, outputs, slot) {
+        Some(bound) => Ok(TView::new(&bound.desc, inputs.bank.cell(bound.cell))),
+        None => Err(unreachable_slot(inputs, outputs, slot)),
+    }
 }
 
+/// The slot, if there is one and the halves are of one pair.
+#[inline]
 fn lookup<'x>(
     inputs: &'x Inputs<'_>,
     outputs: &'x Outputs<'_>,
     slot: Slot,
-    owned: bool,
-) -> Result<&'x BoundSlot, ContractError> {
-    // The halves of contexts could only be exchanged by code that has two contexts of one
-    // lifetime, which core never makes; the comparison makes it harmless all the same.
-    if !std::ptr::eq(inputs.bank, outputs.bank) || !std::ptr::eq(inputs.table, outputs.table) {
-        return Err(ContractError::ForeignSide);
+) -> Option<&'x BoundSlot> {
+    if !is_pair(inputs, outputs) {
+        return None;
     }
-    let (slots, index) = match slot {
-        Slot::Input(index) => (&inputs.table.inputs, index),
-        Slot::Output(index) => (&outputs.table.outputs, index),
-    };
-    let Some(bound) = slots.get(index) else {
-        return Err(ContractError::SlotOutOfRange {
-            slot,
-            count: slots.len(),
-        });
-    };
-    if owned && !bound.owned {
-        return Err(ContractError::SlotNotOwned { slot });
+    match slot {
+        Slot::Input(index) => inputs.table.inputs.get(index),
+        Slot::Output(index) => outputs.table.outputs.get(index),
     }
-    Ok(bound)
+}
+
+/// Whether the halves were lent together.
+///
+/// The halves of contexts could only be exchanged by code that has two contexts of one
+/// lifetime, which core never makes; the comparison makes it harmless all the same.
+#[inline]
+fn is_pair(inputs: &Inputs<'_>, outputs: &Outputs<'_>) -> bool {
+    std::ptr::eq(inputs.bank, outputs.bank) && std::ptr::eq(inputs.table, outputs.table)
+}
+
+/// Why `lookup` found no slot, or one that is not owned.
+#[cold]
+#[inline(never)]
+fn unreachable_slot(inputs: &Inputs<'_>, outputs: &Outputs<'_>, slot: Slot) -> ContractError {
+    if !is_pair(inputs, outputs) {
+        return ContractError::ForeignSide;
+    }
+    let (index, count) = match slot {
+        Slot::Input(index) => (index, inputs.len()),
+        Slot::Output(index) => (index, outputs.len()),
+    };
+    if index >= count {
+        return ContractError::SlotOutOfRange { slot, count };
+    }
+    ContractError::SlotNotOwned { slot }
 }
 
 fn view<'x>(

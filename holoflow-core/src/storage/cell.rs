@@ -9,7 +9,8 @@
 use std::fmt;
 
 use super::{Refusal, Region, TView};
-use crate::tensor::TDesc;
+use crate::memory::Address;
+use crate::tensor::{MemLoc, TDesc};
 
 /// Stable object that holds where a tensor's bytes are now.
 ///
@@ -17,10 +18,13 @@ use crate::tensor::TDesc;
 /// through [`IOStorageAccess`](super::IOStorageAccess), for the length of one hook.
 #[derive(Debug)]
 pub struct Storage {
-    desc: TDesc,
+    region: Option<Region>,
+    // What every publication is checked against, out of `desc`.
+    location: MemLoc,
+    bytes: usize,
     align: usize,
     written: bool,
-    region: Option<Region>,
+    desc: TDesc,
 }
 
 /// A region that a cell or ring did not take, and why.
@@ -38,10 +42,12 @@ impl Storage {
     /// writes it, so that it takes no shared region.
     pub(crate) fn new(desc: TDesc, written: bool) -> Self {
         Self {
-            align: desc.dtype().align(),
-            desc,
-            written,
             region: None,
+            location: desc.location(),
+            bytes: desc.end(),
+            align: desc.dtype().align(),
+            written,
+            desc,
         }
     }
 
@@ -51,15 +57,12 @@ impl Storage {
     /// Gives the region back, with the reason, if the cell is full, or if the region is
     /// too small, in another memory, misaligned, or shared while some node writes it.
     #[inline]
-    #[allow(clippy::result_large_err, reason = "the error carries the region back")]
     pub fn publish(&mut self, region: Region) -> Result<(), Refused> {
-        match self.refusal(&region) {
-            None => {
-                self.region = Some(region);
-                Ok(())
-            }
-            Some(refusal) => Err(Refused { region, refusal }),
+        if self.region.is_some() || !self.fits(&region) {
+            return Err(self.refuse(region));
         }
+        self.region = Some(region);
+        Ok(())
     }
 
     /// Takes the region out of the cell; `None` if it is empty.
@@ -81,10 +84,10 @@ impl Storage {
         self.region.is_some()
     }
 
-    /// The region published now.
-    #[must_use]
+    /// The region published now. Not for tasks: its bytes would be reachable through a view,
+    /// beside a slice of an output that overwrites them.
     #[inline]
-    pub fn region(&self) -> Option<&Region> {
+    pub(crate) fn region(&self) -> Option<&Region> {
         self.region.as_ref()
     }
 
@@ -92,40 +95,53 @@ impl Storage {
     #[must_use]
     #[inline]
     pub fn bytes(&self) -> usize {
-        self.desc.end()
+        self.bytes
     }
 
     pub(super) fn desc(&self) -> &TDesc {
         &self.desc
     }
 
+    /// Whether the cell, if it is empty, takes `region`.
     #[inline]
-    fn refusal(&self, region: &Region) -> Option<Refusal> {
-        if self.region.is_some() {
-            return Some(Refusal::Full);
-        }
-        if region.location() != self.desc.location() {
-            return Some(Refusal::WrongLocation {
+    fn fits(&self, region: &Region) -> bool {
+        region.location() == self.location
+            && region.len() >= self.bytes
+            && self.aligns(region.address())
+            && !(self.written && region.is_shared())
+    }
+
+    /// Whether elements may begin at `address`; alignments are powers of two.
+    #[inline]
+    fn aligns(&self, address: Address) -> bool {
+        address.as_u64() & (self.align as u64 - 1) == 0
+    }
+
+    /// Why the cell does not take `region`.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&self, region: Region) -> Refused {
+        let refusal = if self.region.is_some() {
+            Refusal::Full
+        } else if region.location() != self.location {
+            Refusal::WrongLocation {
                 found: region.location(),
-                expected: self.desc.location(),
-            });
-        }
-        if region.len() < self.bytes() {
-            return Some(Refusal::TooSmall {
+                expected: self.location,
+            }
+        } else if region.len() < self.bytes {
+            Refusal::TooSmall {
                 found: region.len(),
-                expected: self.bytes(),
-            });
-        }
-        if region.address().as_u64() % self.align as u64 != 0 {
-            return Some(Refusal::Misaligned {
+                expected: self.bytes,
+            }
+        } else if !self.aligns(region.address()) {
+            Refusal::Misaligned {
                 address: region.address(),
                 align: self.align,
-            });
-        }
-        if self.written && region.is_shared() {
-            return Some(Refusal::ReadOnly);
-        }
-        None
+            }
+        } else {
+            Refusal::ReadOnly
+        };
+        Refused { region, refusal }
     }
 }
 

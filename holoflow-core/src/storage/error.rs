@@ -197,6 +197,14 @@ pub enum ContractError {
     /// A ring's window was asked for while one is out.
     #[error("the ring's window is still out on this side: commit, release or drop it first")]
     WindowOut,
+    /// A hook gave a result that it cannot have, or is not one that the task has.
+    #[error("{found}, but {expected}")]
+    Unexpected {
+        /// What was seen.
+        found: &'static str,
+        /// What the contract asks.
+        expected: &'static str,
+    },
     /// A hook was called out of order, or did not leave the cells as its result says.
     #[error("{slot}: {found}, but {expected}")]
     Order {

@@ -10,7 +10,7 @@
 //! Why a ready-after token goes to the keeper when a region is dropped: device work may
 //! still touch the bytes of a region that is gone. Whoever may hand the same bytes out
 //! again (the allocation's provider, the ring, the owner of a shared region) finds the
-//! token there.
+//! token there. A ring that is dropped leaves it to the keeper of the region it cut up.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -39,6 +39,13 @@ use crate::tensor::{Element, MemLoc};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Region {
+    body: Box<Body>,
+}
+
+/// What a region is. It is boxed since a region is moved some ten times a frame: one word
+/// stays in a register, also through calls and in an enum, and several go through memory,
+/// where reading them back in other pieces than they were written in stalls the processor.
+struct Body {
     ptr: NonNull<u8>,
     len: usize,
     location: MemLoc,
@@ -46,6 +53,8 @@ pub struct Region {
     ready: Option<ReadyAfter>,
     keep: Arc<Keep>,
 }
+
+const _: () = assert!(size_of::<Option<Region>>() == size_of::<usize>());
 
 // SAFETY: a region owns its bytes alone, or shares them with others that only read; the
 // bytes are plain memory, bound to no thread.
@@ -58,11 +67,8 @@ unsafe impl Sync for Region {}
 pub(super) enum Keep {
     /// The allocation itself.
     Allocation(AllocationHandle),
-    /// The region that a ring cuts windows from; `fate` tells the ring when it is gone.
-    Window {
-        _whole: Arc<Region>,
-        fate: Arc<WindowFate>,
-    },
+    /// The region that a ring cuts windows from, and what tells the ring when it is gone.
+    Window { fate: Arc<WindowFate> },
     /// A region that nobody writes as long as it is shared.
     Shared {
         region: Region,
@@ -75,7 +81,7 @@ impl Keep {
     fn note_pending(&self, token: ReadyAfter) {
         match self {
             Self::Allocation(handle) => handle.note_pending(token),
-            Self::Window { fate, .. } => merge(&mut fate.pending.lock(), token),
+            Self::Window { fate } => merge(&mut fate.pending.lock(), token),
             Self::Shared { pending, .. } => merge(&mut pending.lock(), token),
         }
     }
@@ -94,7 +100,7 @@ impl Drop for Keep {
             Self::Allocation(_) => {}
             // Release: pairs with the acquire in `WindowFate::take_dropped`. Every use of the
             // window's bytes happened before its regions were dropped.
-            Self::Window { fate, .. } => fate.dropped.store(true, Ordering::Release),
+            Self::Window { fate } => fate.dropped.store(true, Ordering::Release),
             Self::Shared { region, pending } => {
                 if let Some(token) = pending.get_mut().take() {
                     region.not_before(token);
@@ -107,13 +113,15 @@ impl Drop for Keep {
 /// What a ring learns of a window that does not come back by `commit` or `release`.
 #[derive(Debug)]
 pub(super) struct WindowFate {
+    whole: Arc<Region>,
     dropped: AtomicBool,
     pending: Mutex<Option<ReadyAfter>>,
 }
 
 impl WindowFate {
-    pub(super) fn new() -> Arc<Self> {
+    pub(super) fn new(whole: &Arc<Region>) -> Arc<Self> {
         Arc::new(Self {
+            whole: Arc::clone(whole),
             dropped: AtomicBool::new(false),
             pending: Mutex::new(None),
         })
@@ -135,51 +143,60 @@ impl WindowFate {
     }
 }
 
+impl Drop for WindowFate {
+    fn drop(&mut self) {
+        // Ring and windows are gone: the keeper of the ring's region is next in line.
+        if let Some(token) = self.pending.get_mut().take() {
+            self.whole.body.keep.note_pending(token);
+        }
+    }
+}
+
 impl Region {
     /// Length in bytes.
     #[must_use]
     #[inline]
     pub fn len(&self) -> usize {
-        self.len
+        self.body.len
     }
 
     /// Whether it has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.body.len == 0
     }
 
     /// Where the bytes lie.
     #[must_use]
     #[inline]
     pub fn location(&self) -> MemLoc {
-        self.location
+        self.body.location
     }
 
     /// Address of the first byte.
     #[must_use]
     #[inline]
     pub fn address(&self) -> Address {
-        Address::of(self.ptr)
+        Address::of(self.body.ptr)
     }
 
     /// Whether it shares its bytes with others, so that nobody writes them.
     #[must_use]
     #[inline]
     pub fn is_shared(&self) -> bool {
-        self.shared
+        self.body.shared
     }
 
     /// The device work that must be done before the bytes are read or overwritten.
     #[must_use]
     #[inline]
     pub fn ready_after(&self) -> Option<&ReadyAfter> {
-        self.ready.as_ref()
+        self.body.ready.as_ref()
     }
 
     /// Adds device work that must be done before the bytes are read or overwritten.
     pub fn not_before(&mut self, token: ReadyAfter) {
-        merge(&mut self.ready, token);
+        merge(&mut self.body.ready, token);
     }
 
     /// Waits on the host for the outstanding device work.
@@ -187,9 +204,9 @@ impl Region {
     /// # Errors
     /// What the device reports; the token then stays.
     pub fn complete(&mut self) -> Result<(), DeviceError> {
-        if let Some(token) = &self.ready {
+        if let Some(token) = &self.body.ready {
             token.wait()?;
-            self.ready = None;
+            self.body.ready = None;
         }
         Ok(())
     }
@@ -198,23 +215,23 @@ impl Region {
     ///
     /// # Errors
     /// Gives the region back if `mid` lies behind its end.
-    #[allow(clippy::result_large_err, reason = "the error is the region itself")]
     pub fn split_at(mut self, mid: usize) -> Result<(Self, Self), Self> {
-        if mid > self.len {
+        let body = &mut *self.body;
+        if mid > body.len {
             return Err(self);
         }
-        let tail = Self {
+        let tail = Body {
             // SAFETY: `mid` is within the region, so the pointer stays in or one past the
             // end of the same allocation.
-            ptr: unsafe { self.ptr.add(mid) },
-            len: self.len - mid,
-            location: self.location,
-            shared: self.shared,
-            ready: self.ready.clone(),
-            keep: Arc::clone(&self.keep),
+            ptr: unsafe { body.ptr.add(mid) },
+            len: body.len - mid,
+            location: body.location,
+            shared: body.shared,
+            ready: body.ready.clone(),
+            keep: Arc::clone(&body.keep),
         };
-        self.len = mid;
-        Ok((self, tail))
+        body.len = mid;
+        Ok((self, tail.into()))
     }
 
     /// Gives up writing, so that several may hold the bytes.
@@ -256,7 +273,7 @@ impl Region {
         // initialised (memory invariant 3), any bit pattern is an element, and nobody
         // writes it while `self` is borrowed: this region owns the bytes alone or shares
         // them with readers.
-        Ok(unsafe { std::slice::from_raw_parts(self.ptr.as_ptr().cast::<T>(), count) })
+        Ok(unsafe { std::slice::from_raw_parts(self.ptr().as_ptr().cast::<T>(), count) })
     }
 
     /// The bytes as whole elements, to be written.
@@ -264,41 +281,40 @@ impl Region {
     /// # Errors
     /// As [`as_slice`](Self::as_slice), or if the region is shared.
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T], RegionError> {
-        if self.shared {
+        if self.is_shared() {
             return Err(RegionError::ReadOnly);
         }
         let count = self.elements::<T>()?;
         // SAFETY: as in `as_slice`; the region is not shared, so it owns the bytes alone,
         // and it is borrowed mutably.
-        Ok(unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr().cast::<T>(), count) })
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.ptr().as_ptr().cast::<T>(), count) })
     }
 
     /// How many whole elements there are, if the host may touch them now.
     fn elements<T: Element>(&self) -> Result<usize, RegionError> {
-        if !self.location.is_host() {
+        if !self.location().is_host() {
             return Err(RegionError::NotOnHost {
-                location: self.location,
+                location: self.location(),
             });
         }
         if !self.is_idle() {
             return Err(RegionError::InUse);
         }
-        if self.ptr.addr().get() % align_of::<T>() != 0 {
+        if !self.ptr().addr().get().is_multiple_of(align_of::<T>()) {
             return Err(RegionError::Misaligned {
                 address: self.address(),
                 align: align_of::<T>(),
             });
         }
-        Ok(self.len / size_of::<T>())
+        Ok(self.len() / size_of::<T>())
     }
 
     /// Whether no device work on the bytes is outstanding.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
-        match &self.ready {
+        match &self.body.ready {
             None => true,
-            // A fault counts as outstanding: nobody knows what the device still does.
-            Some(token) => token.is_complete().unwrap_or(false),
+            Some(token) => is_done(token),
         }
     }
 
@@ -306,49 +322,67 @@ impl Region {
     /// writes while it is borrowed mutably and not shared, if the location is a host one.
     #[inline]
     pub(super) fn ptr(&self) -> NonNull<u8> {
-        self.ptr
+        self.body.ptr
     }
 
-    /// A region for the window of `len` bytes at `ptr`, kept by `keep`.
-    ///
-    /// # Safety
-    ///
-    /// The window lies in what `keep` keeps, and no other region has any byte of it.
-    #[inline]
-    pub(super) unsafe fn window(
-        ptr: NonNull<u8>,
-        len: usize,
-        location: MemLoc,
-        ready: Option<ReadyAfter>,
-        keep: Arc<Keep>,
-    ) -> Self {
-        Self {
+    /// A region of no bytes in `whole`, kept by `keep`, to be placed on windows of it.
+    pub(super) fn window(whole: &Self, ready: Option<ReadyAfter>, keep: Arc<Keep>) -> Self {
+        let Body { ptr, location, .. } = *whole.body;
+        Body {
             ptr,
-            len,
+            len: 0,
             location,
             shared: false,
             ready,
             keep,
         }
+        .into()
+    }
+
+    /// Moves the region to the window of `len` bytes at `ptr`.
+    ///
+    /// # Safety
+    ///
+    /// The region has no bytes now, the window lies in what its keeper keeps, and no other
+    /// region has any byte of it.
+    #[inline]
+    pub(super) unsafe fn place(&mut self, ptr: NonNull<u8>, len: usize) {
+        self.body.ptr = ptr;
+        self.body.len = len;
+    }
+
+    /// Gives up the bytes and the token of device work, which is done.
+    #[inline]
+    pub(super) fn vacate(&mut self) {
+        self.body.len = 0;
+        self.body.ready = None;
     }
 
     /// Whether this is the region of `len` bytes at `ptr` that `keep` keeps.
     #[inline]
     pub(super) fn is_window(&self, ptr: NonNull<u8>, len: usize, keep: *const Keep) -> bool {
-        self.ptr == ptr && self.len == len && Arc::as_ptr(&self.keep) == keep && !self.shared
-    }
-
-    /// Ends the region and returns what kept it; the caller has seen that it is idle.
-    #[inline]
-    pub(super) fn into_keep(self) -> Arc<Keep> {
-        let mut this = ManuallyDrop::new(self);
-        drop(this.ready.take());
-        // SAFETY: `this` is never dropped or used again, so `keep` is moved out once.
-        unsafe { ptr::read(&this.keep) }
+        let body = &*self.body;
+        body.ptr == ptr && body.len == len && Arc::as_ptr(&body.keep) == keep && !body.shared
     }
 }
 
-impl Drop for Region {
+impl From<Body> for Region {
+    fn from(body: Body) -> Self {
+        Self {
+            body: Box::new(body),
+        }
+    }
+}
+
+/// Out of line, so that regions of the host alone pay for a comparison only.
+#[cold]
+#[inline(never)]
+fn is_done(token: &ReadyAfter) -> bool {
+    // A fault counts as outstanding: nobody knows what the device still does.
+    token.is_complete().unwrap_or(false)
+}
+
+impl Drop for Body {
     #[inline]
     fn drop(&mut self) {
         if let Some(token) = self.ready.take() {
@@ -361,10 +395,10 @@ impl fmt::Debug for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Region")
             .field("address", &self.address())
-            .field("len", &self.len)
-            .field("location", &self.location)
-            .field("shared", &self.shared)
-            .field("ready_after", &self.ready)
+            .field("len", &self.len())
+            .field("location", &self.location())
+            .field("shared", &self.is_shared())
+            .field("ready_after", &self.ready_after())
             .finish_non_exhaustive()
     }
 }
@@ -407,8 +441,8 @@ impl SharedRegion {
     /// A read-only region of the same bytes, for a cell that nobody writes.
     #[must_use]
     pub fn to_region(&self) -> Region {
-        let inner = self.inner();
-        Region {
+        let inner = &*self.inner().body;
+        Body {
             ptr: inner.ptr,
             len: inner.len,
             location: inner.location,
@@ -416,6 +450,7 @@ impl SharedRegion {
             ready: inner.ready.clone(),
             keep: Arc::clone(&self.keep),
         }
+        .into()
     }
 
     /// The region itself, to be written again, if nobody else holds it.
@@ -485,7 +520,7 @@ impl TaskBuffer {
     /// What [`Memory::allocate`] reports.
     pub fn allocate(memory: &Memory, location: MemLoc, bytes: usize) -> Result<Self, MemoryError> {
         let handle = memory.allocate(location, bytes)?;
-        let rest = Region {
+        let rest = Body {
             ptr: handle.block().ptr(),
             len: bytes,
             location,
@@ -493,7 +528,9 @@ impl TaskBuffer {
             ready: None,
             keep: Arc::new(Keep::Allocation(handle)),
         };
-        Ok(Self { rest: Some(rest) })
+        Ok(Self {
+            rest: Some(rest.into()),
+        })
     }
 
     /// Bytes not taken yet.

@@ -19,7 +19,8 @@
 //!   not released: the next call hands out the same rows again. Held by: [`WindowFate`].
 //! - **RG4** Windows outlive the ring. Held by: each keeps the ring's region.
 //! - **RG5** In steady state nothing is allocated and no count is touched by both sides.
-//!   Held by: a side's window travels with its keeper, which comes back with it.
+//!   Held by: a side's window is one boxed region with its keeper, which goes out and comes
+//!   back, and has no bytes while it is in.
 //!
 //! Threads and ordering: each end belongs to the holder of its side's token
 //! ([`Sides`]). `pushed` is written by the producer, `released` by the consumer, each
@@ -36,7 +37,6 @@ use std::ptr::NonNull;
 use super::region::{Keep, WindowFate};
 use super::{ConsumerCell, ConsumerSide, ContractError, ProducerCell, ProducerSide};
 use super::{Refusal, Refused, Region, Sides};
-use crate::device::ReadyAfter;
 use crate::memory::Address;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, CachePadded};
@@ -187,13 +187,11 @@ struct End {
 /// The one window of a side, in or out.
 #[derive(Debug)]
 struct Window {
-    /// Keeper for the next window; out with the window otherwise.
-    keep: Option<Arc<Keep>>,
-    /// Address of the keeper, to know the window again.
+    /// Without bytes while it is in; `None` while it is out.
+    rest: Option<Region>,
+    /// Address of its keeper, to know the window again.
     keeper: *const Keep,
     fate: Arc<WindowFate>,
-    /// Device work that a dropped window left outstanding on its bytes.
-    pending: Option<ReadyAfter>,
 }
 
 // SAFETY: `keeper` is compared and never dereferenced; the rest is `Send`.
@@ -201,68 +199,75 @@ unsafe impl Send for Window {}
 
 impl Window {
     fn new(whole: &Arc<Region>) -> Self {
-        let fate = WindowFate::new();
-        let keep = Self::keeper(whole, &fate);
+        let fate = WindowFate::new(whole);
+        let (rest, keeper) = Self::make(whole, &fate);
         Self {
-            keeper: Arc::as_ptr(&keep),
-            keep: Some(keep),
+            rest: Some(rest),
+            keeper,
             fate,
-            pending: None,
         }
     }
 
-    fn keeper(whole: &Arc<Region>, fate: &Arc<WindowFate>) -> Arc<Keep> {
-        Arc::new(Keep::Window {
-            _whole: Arc::clone(whole),
+    /// A window without bytes, and the address of its keeper. It carries the device work
+    /// that its predecessor left outstanding, which was on the same bytes.
+    fn make(whole: &Arc<Region>, fate: &Arc<WindowFate>) -> (Region, *const Keep) {
+        let keep = Arc::new(Keep::Window {
             fate: Arc::clone(fate),
-        })
+        });
+        let keeper = Arc::as_ptr(&keep);
+        (Region::window(whole, fate.take_pending(), keep), keeper)
     }
 
     /// Whether a window can be handed out: none is out, or it was dropped out there.
     #[inline]
     fn reclaim(&mut self, whole: &Arc<Region>) -> Result<(), ContractError> {
-        if self.keep.is_some() {
-            return Ok(());
+        if self.rest.is_some() || self.remade(whole) {
+            Ok(())
+        } else {
+            Err(ContractError::WindowOut)
         }
-        if !self.fate.take_dropped() {
-            return Err(ContractError::WindowOut);
-        }
-        let keep = Self::keeper(whole, &self.fate);
-        self.keeper = Arc::as_ptr(&keep);
-        self.keep = Some(keep);
-        self.pending = self.fate.take_pending();
-        Ok(())
     }
 
-    /// Hands out the window of `len` bytes that begins `offset` bytes into `whole`.
+    /// Makes a new window if the one that is out was dropped there.
+    #[cold]
+    #[inline(never)]
+    fn remade(&mut self, whole: &Arc<Region>) -> bool {
+        if !self.fate.take_dropped() {
+            return false;
+        }
+        let (rest, keeper) = Self::make(whole, &self.fate);
+        self.rest = Some(rest);
+        self.keeper = keeper;
+        true
+    }
+
+    /// Hands out the window of `len` bytes that begins `offset` bytes into `whole`; `None`
+    /// if it is out.
     ///
     /// # Safety
     ///
     /// The range lies in `whole`, and no region but those of this window, all dropped,
     /// has any byte of it.
     #[inline]
-    unsafe fn hand_out(
-        &mut self,
-        whole: &Region,
-        offset: usize,
-        len: usize,
-    ) -> Result<Region, ContractError> {
-        let Some(keep) = self.keep.take() else {
-            return Err(ContractError::WindowOut);
-        };
+    unsafe fn hand_out(&mut self, whole: &Region, offset: usize, len: usize) -> Option<Region> {
+        let mut window = self.rest.take()?;
         // SAFETY: the range lies in `whole`, as the caller promises.
         let ptr = unsafe { whole.ptr().add(offset) };
-        let ready = self.pending.take();
-        // SAFETY: `keep` keeps `whole`, and no other region has the bytes, as the caller
-        // promises; taking `keep` makes this the only window of this side.
-        Ok(unsafe { Region::window(ptr, len, whole.location(), ready, keep) })
+        // SAFETY: a window that was in has no bytes. Its keeper keeps `whole`, and no other
+        // region has the bytes, as the caller promises.
+        unsafe { window.place(ptr, len) };
+        Some(window)
     }
 
     /// Takes the window back if `region` is it.
     #[inline]
-    #[allow(clippy::result_large_err, reason = "the error carries the region back")]
-    fn take_back(&mut self, ptr: NonNull<u8>, len: usize, region: Region) -> Result<(), Refused> {
-        if self.keep.is_some() || !region.is_window(ptr, len, self.keeper) {
+    fn take_back(
+        &mut self,
+        ptr: NonNull<u8>,
+        len: usize,
+        mut region: Region,
+    ) -> Result<(), Refused> {
+        if self.rest.is_some() || !region.is_window(ptr, len, self.keeper) {
             return Err(Refused {
                 region,
                 refusal: Refusal::ForeignWindow,
@@ -274,7 +279,8 @@ impl Window {
                 refusal: Refusal::InUse,
             });
         }
-        self.keep = Some(region.into_keep());
+        region.vacate();
+        self.rest = Some(region);
         Ok(())
     }
 }
@@ -380,11 +386,10 @@ impl SlotRing {
         // the window ends within the ring, which `new` found to fit the region. Its rows are
         // free: the consumer's window lies in the `filled` rows before the cursor, as the
         // count it released shows, and this side's former window is back or dropped (RG1).
-        let window = unsafe {
+        Ok(unsafe {
             end.window
                 .hand_out(&self.whole, offset, push_rows * row_bytes)
-        }?;
-        Ok(Some(window))
+        })
     }
 
     /// Commits the window that `acquire` handed out, so that the consumer side sees it.
@@ -393,7 +398,6 @@ impl SlotRing {
     /// Gives the region back if it is not that window, device work on it is outstanding, or
     /// the token is of another node.
     #[inline]
-    #[allow(clippy::result_large_err, reason = "the error carries the region back")]
     pub fn commit(&self, side: &mut ProducerSide, window: Region) -> Result<(), Refused> {
         let RingLayout {
             row_bytes,
@@ -443,11 +447,10 @@ impl SlotRing {
         // and `pop_rows` is at most `pop_stride`, so the window ends within the ring. Its
         // rows are filled: the producer's window lies in the free rows, as the count it
         // pushed shows, and this side's former window is back or dropped (RG1).
-        let window = unsafe {
+        Ok(unsafe {
             end.window
                 .hand_out(&self.whole, offset, pop_rows * row_bytes)
-        }?;
-        Ok(Some(window))
+        })
     }
 
     /// Releases the window that `pop` handed out, and the rows skipped after it.
@@ -456,7 +459,6 @@ impl SlotRing {
     /// Gives the region back if it is not that window, device work on it is outstanding, or
     /// the token is of another node.
     #[inline]
-    #[allow(clippy::result_large_err, reason = "the error carries the region back")]
     pub fn release(&self, side: &mut ConsumerSide, window: Region) -> Result<(), Refused> {
         let RingLayout {
             row_bytes,
@@ -566,7 +568,6 @@ impl RegionSlot {
     /// # Errors
     /// As [`SlotRing::commit`].
     #[inline]
-    #[allow(clippy::result_large_err, reason = "the error carries the region back")]
     pub fn commit(&self, side: &mut ProducerSide, region: Region) -> Result<(), Refused> {
         self.ring.commit(side, region)
     }
@@ -585,7 +586,6 @@ impl RegionSlot {
     /// # Errors
     /// As [`SlotRing::release`].
     #[inline]
-    #[allow(clippy::result_large_err, reason = "the error carries the region back")]
     pub fn release(&self, side: &mut ConsumerSide, region: Region) -> Result<(), Refused> {
         self.ring.release(side, region)
     }

@@ -16,12 +16,12 @@ use std::task::Waker;
 use serde_json::Value;
 
 use super::{Event, FrameMeta, Mailbox, TaskError, TaskResult};
-use crate::clock::{Clock, Timestamp};
+use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::device::Stream;
 use crate::memory::Memory;
 use crate::storage::{
-    ConsumerSide, ContractError, IOStorageAccess, Inputs, Outputs, ProducerSide, Region, Slot,
-    Storage, TView, TaskBuffer, owned_storage, slot_view,
+    ConsumerSide, ContractError, IOStorageAccess, Inputs, Outputs, ProducerSide, Refused, Region,
+    Slot, Storage, TView, TaskBuffer, owned_storage, slot_view,
 };
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -86,6 +86,29 @@ pub struct NodeCtx {
 }
 
 impl NodeCtx {
+    /// What a node has before a run gives it clock, waker and mailboxes of its own.
+    pub(crate) fn new(
+        name: impl Into<Arc<str>>,
+        memory: Memory,
+        stream: Option<Arc<dyn Stream>>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            clock: Arc::new(SystemClock::new()),
+            stop: Arc::new(StopFlags::new()),
+            waker: Waker::noop().clone(),
+            wake_at: None,
+            events_in: Mailbox::new(Mailbox::DEFAULT_CAPACITY),
+            events_out: Mailbox::new(Mailbox::DEFAULT_CAPACITY),
+            stream,
+            memory,
+            workspace: None,
+            meta: FrameMeta::default(),
+            dropped: 0,
+            copied_bytes: 0,
+        }
+    }
+
     /// Name of the node.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -328,6 +351,7 @@ impl<'a> SyncCtx<'a> {
     ///
     /// # Errors
     /// If there is no such input, it is not owned, or its cell is empty.
+    #[inline]
     pub fn take_input(&mut self, index: usize) -> TaskResult<Region> {
         retract(&mut self.inputs, &mut self.outputs, Slot::Input(index))
     }
@@ -337,6 +361,7 @@ impl<'a> SyncCtx<'a> {
     /// # Errors
     /// If there is no such output, it is not owned, or its cell does not take the region,
     /// which is dropped.
+    #[inline]
     pub fn publish(&mut self, index: usize, region: Region) -> TaskResult<()> {
         publish(
             &mut self.inputs,
@@ -395,6 +420,7 @@ impl<'a> AcquireCtx<'a> {
     ///
     /// # Errors
     /// If there is no such input, or it is not owned.
+    #[inline]
     pub fn take_back(&mut self, index: usize) -> TaskResult<Option<Region>> {
         let slot = Slot::Input(index);
         Ok(owned_storage(&mut self.inputs, &mut self.outputs, slot)?.retract())
@@ -496,25 +522,34 @@ impl<'a> ReleaseCtx<'a> {
 fn retract(inputs: &mut Inputs<'_>, outputs: &mut Outputs<'_>, slot: Slot) -> TaskResult<Region> {
     match owned_storage(inputs, outputs, slot)?.retract() {
         Some(region) => Ok(region),
-        None => Err(ContractError::Empty { slot }.into()),
+        None => Err(empty(slot)),
     }
 }
 
-#[inline]
+#[cold]
+#[inline(never)]
+fn empty(slot: Slot) -> TaskError {
+    ContractError::Empty { slot }.into()
+}
+
+// Always: left to itself the compiler makes a call of it, which costs a quarter more.
+#[inline(always)]
 fn publish(
     inputs: &mut Inputs<'_>,
     outputs: &mut Outputs<'_>,
     slot: Slot,
     region: Region,
 ) -> TaskResult<()> {
-    match owned_storage(inputs, outputs, slot)?.publish(region) {
-        Ok(()) => Ok(()),
-        Err(refused) => Err(ContractError::Publish {
-            slot,
-            refusal: refused.refusal,
-        }
-        .into()),
-    }
+    owned_storage(inputs, outputs, slot)?
+        .publish(region)
+        .map_err(|refused| unpublished(slot, refused))
+}
+
+#[cold]
+#[inline(never)]
+fn unpublished(slot: Slot, refused: Refused) -> TaskError {
+    let refusal = refused.refusal;
+    ContractError::Publish { slot, refusal }.into()
 }
 
 fn unowned(inputs: &mut Inputs<'_>, outputs: &mut Outputs<'_>, slot: Slot) -> TaskError {

@@ -60,12 +60,15 @@ pub struct MailboxCounts {
 }
 
 impl Mailbox {
+    /// Events that a mailbox holds where nobody says otherwise.
+    pub const DEFAULT_CAPACITY: usize = 64;
+
     /// An empty mailbox for `capacity` events.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         let inner = Inner {
             capacity,
-            queue: VecDeque::with_capacity(capacity.min(64)),
+            queue: VecDeque::new(),
             counts: MailboxCounts::default(),
         };
         Self {

@@ -9,7 +9,9 @@ use serde_json::Value;
 use super::{IAsyncTask, ISyncTask, InferResult, TaskError, TaskErrorKind, TaskResult};
 use crate::device::Stream;
 use crate::memory::Memory;
-use crate::storage::{ConsumerCell, ProducerCell, Region, Sides, TaskBuffer};
+use crate::storage::{
+    ConsumerCell, ProducerCell, Region, RegionSlot, RingLayout, Sides, SlotRing, TaskBuffer,
+};
 use crate::sync::Arc;
 use crate::tensor::{MemLoc, TDesc};
 
@@ -192,11 +194,41 @@ fn unreadable(settings: &Value, path: &str, message: &str) -> TaskError {
         } else {
             child(path, name)
         };
-        let expected = format!("a setting there is: {expected}{near}");
+        let known = expected
+            .strip_prefix("one of ")
+            .unwrap_or(&expected)
+            .to_owned();
+        let expected = format!("a setting of this task, which has {known}{near}");
         return TaskError::settings(&field, found_at(settings, &field), expected);
     }
     let field = if path.is_empty() { "settings" } else { path };
-    TaskError::settings(field, found_at(settings, path), expected)
+    TaskError::settings(field, found_at(settings, path), in_words(expected))
+}
+
+/// What a deserializer calls by the name of a Rust type, in the words of a settings file.
+fn in_words(expected: String) -> String {
+    let (above_zero, ty) = match expected.strip_prefix("a nonzero ") {
+        Some(ty) => (true, ty),
+        None => (false, expected.as_str()),
+    };
+    let whole = |from: &str, to: String| format!("a whole number from {from} to {to}");
+    match ty {
+        "f32" | "f64" => "a number".to_owned(),
+        "u8" => whole("0", u8::MAX.to_string()),
+        "u16" => whole("0", u16::MAX.to_string()),
+        "u32" if !above_zero => whole("0", u32::MAX.to_string()),
+        "i8" => whole("-128", i8::MAX.to_string()),
+        "i16" => whole("-32768", i16::MAX.to_string()),
+        "i32" => whole("-2147483648", i32::MAX.to_string()),
+        "u32" | "u64" | "usize" if above_zero => "a whole number above 0".to_owned(),
+        "u64" | "usize" => "a whole number, 0 or above".to_owned(),
+        "i64" | "isize" => "a whole number".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "a map" => "an object".to_owned(),
+        _ if ty.starts_with("struct ") => "an object".to_owned(),
+        _ => expected,
+    }
 }
 
 fn child(path: &str, name: &str) -> String {
@@ -304,6 +336,26 @@ impl<'a> CreateCtx<'a> {
         Ok(self.buffer(desc.location(), desc.end())?.into_region())
     }
 
+    /// One region of the task's own for a tensor of layout `desc`, to be passed from the push
+    /// side to the pop side.
+    ///
+    /// # Errors
+    /// If the memory cannot be had.
+    pub fn region_slot(&mut self, desc: &TDesc) -> TaskResult<RegionSlot> {
+        let region = self.region_for(desc)?;
+        Ok(RegionSlot::new(self.sides, region)?)
+    }
+
+    /// A ring of the task's own in the memory at `location`.
+    ///
+    /// # Errors
+    /// If the layout is not a ring, or the memory cannot be had.
+    pub fn slot_ring(&mut self, location: MemLoc, layout: RingLayout) -> TaskResult<SlotRing> {
+        let bytes = layout.bytes().unwrap_or(usize::MAX);
+        let region = self.buffer(location, bytes)?.into_region();
+        Ok(SlotRing::new(self.sides, layout, region)?)
+    }
+
     /// The node's sides, to make rings and slots for.
     #[must_use]
     pub fn sides(&self) -> &'a Sides {
@@ -345,7 +397,8 @@ pub trait ISyncTaskFactory: Send + Sync {
     ) -> TaskResult<Box<dyn ISyncTask>>;
 
     /// Makes a task that takes over what it can of `old`, the task of the node with the same
-    /// name and kind before a recompilation. The default makes a new one.
+    /// name and kind before a recompilation; `old.take::<MyTask>()` gives it as what it is. The
+    /// default makes a new one.
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -382,14 +435,15 @@ pub trait IAsyncTaskFactory: Send + Sync {
     ) -> TaskResult<Box<dyn IAsyncTask>>;
 
     /// Makes a task that takes over what it can of `old`, the task of the node with the same
-    /// name and kind before a recompilation. Rings and cells taken over must be rebound to
-    /// [`CreateCtx::sides`]. The default makes a new task.
+    /// name and kind before a recompilation; `old.take::<MyTask>()` gives it as what it is.
+    /// Rings and cells taken over must be rebound to [`CreateCtx::sides`]. The default makes a
+    /// new task.
     ///
     /// # Errors
     /// As [`create`](Self::create).
     fn update(
         &self,
-        old: Box<dyn IAsyncTask>,
+        old: Arc<dyn IAsyncTask>,
         request: &TaskRequest<'_>,
         ctx: &mut CreateCtx<'_>,
     ) -> TaskResult<Box<dyn IAsyncTask>> {
@@ -463,15 +517,15 @@ mod tests {
             ),
             (
                 json!({ "rate": "x" }),
-                "setting `rate`: found \"x\", expected f64",
+                "setting `rate`: found \"x\", expected a number",
             ),
             (
                 json!({ "rate": null }),
-                "setting `rate`: found null, expected f64",
+                "setting `rate`: found null, expected a number",
             ),
             (
                 json!({ "rate": 1, "rois": [{ "width": 1 }, { "width": -3 }] }),
-                "setting `rois[1].width`: found -3, expected u32",
+                "setting `rois[1].width`: found -3, expected a whole number from 0 to 4294967295",
             ),
             (
                 json!({ "rate": 1, "rois": [{}] }),
@@ -483,12 +537,12 @@ mod tests {
             ),
             (
                 json!({ "rate": 1, "mod": "exact" }),
-                "setting `mod`: found \"exact\", expected a setting there is: one of \
-                 `rate`, `rois`, `mode`, did you mean `mode`?",
+                "setting `mod`: found \"exact\", expected a setting of this \
+                 task, which has `rate`, `rois`, `mode`, did you mean `mode`?",
             ),
             (
                 json!(42),
-                "setting `settings`: found 42, expected struct Settings",
+                "setting `settings`: found 42, expected an object",
             ),
         ] {
             assert_eq!(message(settings), expected);

@@ -42,6 +42,13 @@ pub(crate) struct Port {
     poisoned: bool,
 }
 
+/// A task outside its ports.
+#[derive(Debug)]
+pub(crate) enum AnyTask {
+    Sync(Box<dyn ISyncTask>),
+    Async(Arc<dyn IAsyncTask>),
+}
+
 /// The task, or the side of it, that a port calls.
 #[derive(Debug)]
 enum PortTask {
@@ -158,6 +165,17 @@ impl Port {
     /// Whether `execute` may answer `Skip`.
     pub(crate) fn allow_skip(&mut self, may_skip: bool) {
         self.may_skip = may_skip;
+    }
+
+    /// The task, for an update. An async task is in two ports, and alone once the other is
+    /// gone.
+    pub(crate) fn into_task(self) -> AnyTask {
+        match self.task {
+            PortTask::Sync { task, .. } => AnyTask::Sync(task),
+            PortTask::Producer { task, .. } | PortTask::Consumer { task, .. } => {
+                AnyTask::Async(task)
+            }
+        }
     }
 
     /// Whether owned input `index` is acquired.
@@ -353,7 +371,7 @@ impl Port {
         };
         if let Ok(OpResult::Skip) = result {
             self.cancel(bank);
-            return Err(self.error(HOOK, stray("Skip", "try_push")));
+            return Err(self.error(HOOK, STRAY_SKIP));
         }
         self.settle_inputs(HOOK, bank, &result)?;
         result.map_err(|error| self.error(HOOK, error))
@@ -374,7 +392,7 @@ impl Port {
         };
         if let Ok(OpResult::Skip) = result {
             self.drop_outputs(bank);
-            return Err(self.error(HOOK, stray("Skip", "try_pop")));
+            return Err(self.error(HOOK, STRAY_SKIP));
         }
         self.settle_outputs(HOOK, bank, &result)?;
         result.map_err(|error| self.error(HOOK, error))
@@ -399,7 +417,7 @@ impl Port {
         {
             self.cancel(bank);
             self.drop_outputs(bank);
-            return Err(self.error(HOOK, stray("Skip", "execute, without `may_skip`")));
+            return Err(self.error(HOOK, STRAY_SKIP));
         }
         let inputs = self.settle_inputs(HOOK, bank, &result);
         let outputs = self.settle_outputs(HOOK, bank, &result);
@@ -615,6 +633,8 @@ fn wrong_port(called: &str, expected: &str) -> TaskError {
     ))
 }
 
-fn stray(result: &str, hook: &str) -> TaskError {
-    TaskError::other(format!("{result} is not a result of {hook}"))
-}
+/// `Skip` from a hook that may not answer it.
+const STRAY_SKIP: ContractError = ContractError::Unexpected {
+    found: "the result is Skip",
+    expected: "only `execute` of a task that declares `may_skip` may skip",
+};

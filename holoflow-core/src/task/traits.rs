@@ -6,7 +6,8 @@ use std::fmt;
 use super::{
     AcquireCtx, AsyncPopCtx, AsyncPushCtx, OpResult, ReleaseCtx, RunCtx, SyncCtx, TaskResult,
 };
-use crate::storage::TView;
+use crate::storage::{ContractError, TView};
+use crate::sync::Arc;
 
 /// A task that is one blocking call in its section.
 ///
@@ -107,16 +108,29 @@ pub trait IAsyncTask: Any + Send + Sync {
     /// Takes the inputs: owned ones by retracting their regions, borrowed ones by reading
     /// them. After `Ok` the cells of owned inputs must be empty, after `NotReady` unchanged.
     ///
+    /// A source, which has no inputs, leaves it to the default.
+    ///
     /// # Errors
-    /// Ends the run; owned inputs still in place are then cancelled.
-    fn try_push(&self, ctx: &mut AsyncPushCtx<'_>) -> TaskResult<OpResult>;
+    /// Ends the run; owned inputs still in place are then cancelled. The default: the task has
+    /// no push side.
+    fn try_push(&self, ctx: &mut AsyncPushCtx<'_>) -> TaskResult<OpResult> {
+        let _ = ctx;
+        let (found, expected) = ("try_push was called", "the task does not implement it");
+        Err(ContractError::Unexpected { found, expected }.into())
+    }
 
     /// Gives the outputs: owned ones by publishing regions, borrowed ones by writing them.
     /// After `Ok` the cells of owned outputs must be full, otherwise empty.
     ///
+    /// A sink, which has no outputs, leaves it to the default.
+    ///
     /// # Errors
-    /// Ends the run.
-    fn try_pop(&self, ctx: &mut AsyncPopCtx<'_>) -> TaskResult<OpResult>;
+    /// Ends the run. The default: the task has no pop side.
+    fn try_pop(&self, ctx: &mut AsyncPopCtx<'_>) -> TaskResult<OpResult> {
+        let _ = ctx;
+        let (found, expected) = ("try_pop was called", "the task does not implement it");
+        Err(ContractError::Unexpected { found, expected }.into())
+    }
 
     /// Retracts owned output `index`, which the section is done with.
     ///
@@ -147,6 +161,40 @@ pub trait IAsyncTask: Any + Send + Sync {
 
     /// No pop will follow in this run.
     fn consumer_finished(&self) {}
+}
+
+impl dyn ISyncTask {
+    /// The task as what it is, if it is a `T`; otherwise it is dropped.
+    ///
+    /// ```
+    /// use holoflow_core::task::{ISyncTask, OpResult, SyncCtx, TaskResult};
+    ///
+    /// struct Count(u64);
+    /// impl ISyncTask for Count {
+    ///     fn execute(&mut self, _: &mut SyncCtx<'_>) -> TaskResult<OpResult> {
+    ///         self.0 += 1;
+    ///         Ok(OpResult::Ok)
+    ///     }
+    /// }
+    ///
+    /// let task: Box<dyn ISyncTask> = Box::new(Count(7));
+    /// assert_eq!(task.take::<Count>().map(|count| count.0), Some(7));
+    /// ```
+    #[must_use]
+    pub fn take<T: ISyncTask>(self: Box<Self>) -> Option<T> {
+        let task: Box<dyn Any> = self;
+        task.downcast().ok().map(|task| *task)
+    }
+}
+
+impl dyn IAsyncTask {
+    /// The task as what it is, if it is a `T` and nobody else holds it; otherwise this handle
+    /// is dropped.
+    #[must_use]
+    pub fn take<T: IAsyncTask>(self: Arc<Self>) -> Option<T> {
+        let task: Arc<dyn Any + Send + Sync> = self;
+        Arc::into_inner(task.downcast().ok()?)
+    }
 }
 
 impl fmt::Debug for dyn ISyncTask {

@@ -134,16 +134,26 @@ unsafe impl MemoryProvider for Inner {
     fn allocate(&self, bytes: usize) -> Result<Block, MemoryError> {
         let location = self.location;
         let too_large = || MemoryError::TooLarge { location, bytes };
-        let mut blocks = self.blocks.lock();
-        let start = blocks.next;
         // One alignment more than needed, so that no two blocks touch.
         let room = bytes
             .checked_next_multiple_of(ALIGNMENT)
-            .ok_or_else(too_large)?
-            + ALIGNMENT;
+            .and_then(|room| room.checked_add(ALIGNMENT))
+            .ok_or_else(too_large)?;
+        let mut content = Vec::new();
+        if content.try_reserve_exact(bytes).is_err() {
+            let reason = "the host has not as much to keep its bytes in".to_owned();
+            return Err(MemoryError::Exhausted {
+                location,
+                bytes,
+                reason,
+            });
+        }
+        content.resize(bytes, 0);
+        let mut blocks = self.blocks.lock();
+        let start = blocks.next;
         blocks.next = start.checked_add(room).ok_or_else(too_large)?;
         let ptr = NonNull::new(std::ptr::without_provenance_mut(start)).ok_or_else(too_large)?;
-        blocks.bytes.insert(Address::of(ptr), vec![0; bytes]);
+        blocks.bytes.insert(Address::of(ptr), content);
         Ok(Block::new(ptr, bytes))
     }
 
@@ -182,25 +192,33 @@ impl FakeStream {
     /// Runs the oldest item. `false` if there is none, it waits for a token that is not
     /// complete, or an item is running.
     pub fn step(&self) -> bool {
-        let work = {
+        // The stream is claimed first, so that the item in front stays there while it is
+        // looked at without the lock: its token may be of this very stream.
+        let awaited = {
             let mut queue = self.queue.lock();
             if queue.lost || queue.running {
                 return false;
             }
-            if let Some(Work::WaitFor(token)) = queue.work.front()
-                && !token.is_complete().unwrap_or(false)
-            {
-                return false;
-            }
-            let Some(work) = queue.work.pop_front() else {
-                return false;
+            let awaited = match queue.work.front() {
+                None => return false,
+                Some(Work::Run(_)) => None,
+                Some(Work::WaitFor(token)) => Some(token.clone()),
             };
             queue.running = true;
-            work
+            awaited
+        };
+        let ready = awaited.is_none_or(|token| token.is_complete().unwrap_or(false));
+        let work = {
+            let mut queue = self.queue.lock();
+            if !ready {
+                queue.running = false;
+                return false;
+            }
+            queue.work.pop_front()
         };
         // Run without the lock: the work may touch this stream. If it panics, the stream is
         // stuck, and nothing behind it ever counts as done.
-        if let Work::Run(run) = work {
+        if let Some(Work::Run(run)) = work {
             run();
         }
         let mut queue = self.queue.lock();
@@ -209,10 +227,11 @@ impl FakeStream {
         true
     }
 
-    /// Items submitted and not done.
+    /// Items submitted and not done: waiting, running, or stuck since one panicked.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.queue.lock().work.len()
+        let queue = self.queue.lock();
+        usize::try_from(queue.submitted - queue.done).unwrap_or(usize::MAX)
     }
 
     /// From now on the device is lost: nothing runs any more, and every call fails.
@@ -279,7 +298,7 @@ unsafe impl Stream for FakeStream {
             _ => Err(DeviceError::new(
                 BACKEND,
                 "synchronize",
-                "the stream waits for another that nobody steps",
+                "work is left: it waits for another stream, is running, or panicked",
             )),
         }
     }

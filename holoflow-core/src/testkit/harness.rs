@@ -306,19 +306,12 @@ impl HarnessBuilder {
 impl Shared {
     fn node(&self, memory: &Memory, stream: Option<&Arc<dyn Stream>>) -> NodeCtx {
         NodeCtx {
-            name: Arc::clone(&self.name),
             clock: Arc::new(self.clock.clone()),
             stop: Arc::clone(&self.stop),
             waker: Waker::from(Arc::clone(&self.wakes)),
-            wake_at: None,
             events_in: self.events_in.clone(),
             events_out: self.events_out.clone(),
-            stream: stream.cloned(),
-            memory: memory.clone(),
-            workspace: None,
-            meta: FrameMeta::default(),
-            dropped: 0,
-            copied_bytes: 0,
+            ..NodeCtx::new(Arc::clone(&self.name), memory.clone(), stream.cloned())
         }
     }
 }
@@ -754,7 +747,7 @@ impl TaskHarness {
             memory: Memory::none(),
             producer_stream: None,
             consumer_stream: None,
-            mailbox: 64,
+            mailbox: Mailbox::DEFAULT_CAPACITY,
             ties: Vec::new(),
         }
     }

@@ -99,10 +99,9 @@ impl IAsyncTaskFactory for OwnedRateLimiterFactory {
         ctx: &mut CreateCtx<'_>,
     ) -> TaskResult<Box<dyn IAsyncTask>> {
         let frame = infer_frame(request)?;
-        let region = ctx.region_for(&frame)?;
         let pacer = request.settings::<RateLimiterSettings>()?.pacer()?;
         Ok(Box::new(OwnedRateLimiter {
-            slot: RegionSlot::new(ctx.sides(), region)?,
+            slot: ctx.region_slot(&frame)?,
             pacer: ctx.consumer_cell(pacer),
         }))
     }

@@ -139,10 +139,9 @@ impl IAsyncTaskFactory for RateLimiterFactory {
         ctx: &mut CreateCtx<'_>,
     ) -> TaskResult<Box<dyn IAsyncTask>> {
         let frame = infer_frame(request)?;
-        let region = ctx.region_for(&frame)?;
         let pacer = request.settings::<RateLimiterSettings>()?.pacer()?;
         Ok(Box::new(RateLimiter {
-            buffer: RegionSlot::new(ctx.sides(), region)?,
+            buffer: ctx.region_slot(&frame)?,
             pacer: ctx.consumer_cell(pacer),
         }))
     }

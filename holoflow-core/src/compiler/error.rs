@@ -1,0 +1,386 @@
+//! What is wrong with a graph.
+//!
+//! Every error names its place as the description has it (`nodes.fft`, `edges[3]`), what
+//! was found and what was expected. A pass reports all it finds.
+
+use std::fmt;
+
+use crate::device::DeviceError;
+use crate::memory::MemoryError;
+use crate::storage::{ContractError, Slot};
+use crate::task::{HookError, TaskKind};
+use crate::tensor::MemLoc;
+
+/// One thing that is wrong with a graph.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompileError {
+    /// A node has no name.
+    #[error("nodes[{index}]: the node has no name")]
+    UnnamedNode {
+        /// Index of the node.
+        index: usize,
+    },
+    /// Two nodes have one name.
+    #[error("nodes.{name}: {count} nodes have this name, every node needs one of its own")]
+    DuplicateName {
+        /// The name.
+        name: String,
+        /// Nodes that have it.
+        count: usize,
+    },
+    /// No factory for the node's kind.
+    #[error("nodes.{node}.type: {cause}")]
+    UnknownKind {
+        /// The node.
+        node: String,
+        /// What the registry says.
+        cause: crate::registry::RegistryError,
+    },
+    /// An edge, input or output refers to a node that is not there.
+    #[error("{place}: there is no node number {index}, the graph has {count}")]
+    NoSuchNode {
+        /// The edge, input or output.
+        place: String,
+        /// Index referred to.
+        index: usize,
+        /// Nodes there are.
+        count: usize,
+    },
+    /// An edge, or a graph output, refers to an output that the node does not have.
+    #[error("{place}: found output {output} of `{node}`, which has {count}")]
+    NoSuchOutput {
+        /// The edge or graph output.
+        place: String,
+        /// The node.
+        node: String,
+        /// Number of the output.
+        output: usize,
+        /// Outputs of the node.
+        count: usize,
+    },
+    /// Two tensors are connected to one input.
+    #[error("{place}: input {input} of `{node}` is connected already, by {first}")]
+    ConnectedTwice {
+        /// The edge or graph input.
+        place: String,
+        /// The node.
+        node: String,
+        /// Number of the input.
+        input: usize,
+        /// What connected it first.
+        first: String,
+    },
+    /// The inputs connected are not numbered without gaps.
+    #[error(
+        "{place}: input {input} of `{node}` is out of bounds: {count} connections must be numbered \
+         0 to {}, and input {missing} is unconnected",
+        .count - 1
+    )]
+    InputGap {
+        /// The edge or graph input with the largest number.
+        place: String,
+        /// The node.
+        node: String,
+        /// That number.
+        input: usize,
+        /// Connections to the node.
+        count: usize,
+        /// The first number without a connection.
+        missing: usize,
+    },
+    /// The nodes depend on each other in a circle.
+    #[error("nodes.{}: the graph has a cycle: {}", .nodes[0], circle(.nodes))]
+    Cycle {
+        /// The nodes, each before the one that needs it.
+        nodes: Vec<String>,
+    },
+    /// The layout of a graph input is not known.
+    #[error(
+        "inputs.{input}: the layout is not known: write it as `desc`, or give it when compiling"
+    )]
+    NoInputLayout {
+        /// The graph input.
+        input: String,
+    },
+    /// A layout was given for a graph input that is not there.
+    #[error("inputs: a layout was given for `{input}`, which the graph does not have{}", hint(.nearest))]
+    UnknownInput {
+        /// The name given.
+        input: String,
+        /// The nearest name there is.
+        nearest: Option<String>,
+    },
+    /// The factory refused the node.
+    #[error("nodes.{}: {:#}", .0.node, .0.error)]
+    Infer(HookError),
+    /// The factory wants another tensor than it gets.
+    #[error("nodes.{node}: input {input}: found {found}, expected {expected}")]
+    InputMismatch {
+        /// The node.
+        node: String,
+        /// Number of the input.
+        input: usize,
+        /// What is connected.
+        found: String,
+        /// What the factory wants.
+        expected: String,
+    },
+    /// Two slots own one storage, and no copy may be made.
+    #[error(
+        "nodes.{second}: {second_slot} owns storage that {first} owns too ({first_slot}): allow a copy \
+         with `on_ownership_conflict`: `copy`, or put a copying node between"
+    )]
+    OwnershipConflict {
+        /// The owner that keeps the storage.
+        first: String,
+        /// Its slot.
+        first_slot: String,
+        /// The other owner.
+        second: String,
+        /// Its slot.
+        second_slot: Slot,
+    },
+    /// A copy is needed in memory that no registered factory can copy in.
+    #[error(
+        "nodes.{node}: {input} needs a copy in {location}: register a kind `Copy` for device memory"
+    )]
+    NoDeviceCopy {
+        /// The node that needs it.
+        node: String,
+        /// Its input.
+        input: Slot,
+        /// The memory.
+        location: MemLoc,
+    },
+    /// A node would overwrite what others still read, and no copy may be made.
+    #[error(
+        "nodes.{node}: it overwrites {input}, which {reader} still reads: allow a copy with \
+         `on_ownership_conflict`: `copy`, or put a copying node between"
+    )]
+    OverwriteConflict {
+        /// The node that overwrites.
+        node: String,
+        /// Its input.
+        input: Slot,
+        /// Who still reads.
+        reader: String,
+    },
+    /// Nobody pops from an async node that has outputs.
+    #[error("nodes.{node}: no output is connected, so nobody pops from the async node")]
+    NeverPopped {
+        /// The node.
+        node: String,
+    },
+    /// A section would have to wait for itself.
+    #[error(
+        "nodes.{}: the section before {} is, directly or not, also the section after: a path around \
+         it joins both sides; put an async node on that path",
+        .nodes[0], circle(.nodes)
+    )]
+    SectionCycle {
+        /// The async nodes on the way round.
+        nodes: Vec<String>,
+    },
+    /// A section would need streams of two devices.
+    #[error(
+        "nodes.{node}: found {found}, but the section's device is {expected} (`{other}`): put an async node between"
+    )]
+    MixedDevices {
+        /// A node on the second device.
+        node: String,
+        /// That device.
+        found: MemLoc,
+        /// The first device.
+        expected: MemLoc,
+        /// A node on it.
+        other: String,
+    },
+    /// An async node cannot hold what it needs before its first output.
+    #[error(
+        "nodes.{node}: input {input}: {needed} frames are needed for the first output, and it holds {available}"
+    )]
+    WindowTooLarge {
+        /// The node.
+        node: String,
+        /// Number of the input.
+        input: usize,
+        /// Frames needed.
+        needed: usize,
+        /// Frames it can hold.
+        available: usize,
+    },
+    /// Branches that meet again do not hold enough frames for each other.
+    #[error(
+        "nodes.{join}: the branches from `{split}` that meet here are uneven: `{slow}` needs {needed} \
+         frames before its first output, and `{queue}` on another branch holds {available}"
+    )]
+    UnevenBranches {
+        /// Where the branches part.
+        split: String,
+        /// Where they meet.
+        join: String,
+        /// The async node that needs most.
+        slow: String,
+        /// Frames needed.
+        needed: usize,
+        /// The async node that holds least.
+        queue: String,
+        /// Frames that its branch holds.
+        available: usize,
+    },
+    /// Branches that meet again deliver frames at different rates.
+    #[error(
+        "nodes.{join}: the branches that meet here deliver at different rates: `{slow}` one frame for \
+         {slow_frames} of the source, `{fast}` one for {fast_frames}: no queue is deep enough"
+    )]
+    UnevenRates {
+        /// Where the branches meet.
+        join: String,
+        /// The async node at the end of the slower branch.
+        slow: String,
+        /// Source frames for each of its frames.
+        slow_frames: String,
+        /// The async node at the end of the faster branch.
+        fast: String,
+        /// Source frames for each of its frames.
+        fast_frames: String,
+    },
+    /// A branch that may skip meets one that does not.
+    #[error(
+        "nodes.{join}: a frame that `{skipping}` skips never arrives here, while {other} does: let both \
+         inputs depend on it, or join elsewhere"
+    )]
+    SkipMeetsNoSkip {
+        /// Where the branches meet.
+        join: String,
+        /// The node that may skip.
+        skipping: String,
+        /// The input that does not depend on it.
+        other: Slot,
+    },
+    /// An option has a value that is none.
+    #[error("options.{option}: found {found}, expected {expected}")]
+    Option {
+        /// The option.
+        option: &'static str,
+        /// What was found.
+        found: String,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// No backend for the device of a section.
+    #[error("nodes.{node}: there is no backend for {device}: add one with `Compiler::device`")]
+    NoBackend {
+        /// A node on the device.
+        node: String,
+        /// The device.
+        device: MemLoc,
+    },
+    /// The backend has no stream.
+    #[error("nodes.{node}: no stream could be made: {cause}")]
+    Stream {
+        /// A node of the section.
+        node: String,
+        /// What the backend says.
+        cause: DeviceError,
+    },
+    /// Memory could not be had.
+    #[error("nodes.{node}: output {output}: {cause}")]
+    Memory {
+        /// The node whose output it is.
+        node: String,
+        /// Number of the output.
+        output: usize,
+        /// What the provider says.
+        cause: MemoryError,
+    },
+    /// The factory could not create or update the task.
+    #[error("nodes.{}: {}: {:#}", .0.node, .0.hook, .0.error)]
+    Create(HookError),
+    /// The compiler's own work does not hold together.
+    #[error("nodes.{node}: the compiled plan is wrong, which is a bug: {cause}")]
+    Bug {
+        /// The node.
+        node: String,
+        /// What does not hold.
+        cause: ContractError,
+    },
+    /// The kind inferred differs from the one the factory is registered with.
+    #[error(
+        "nodes.{node}: kind `{kind}` is registered as {registered:?}, but its factory inferred {inferred:?}"
+    )]
+    KindMismatch {
+        /// The node.
+        node: String,
+        /// Its kind.
+        kind: String,
+        /// As registered.
+        registered: TaskKind,
+        /// As inferred.
+        inferred: TaskKind,
+    },
+}
+
+fn circle(nodes: &[String]) -> String {
+    let mut text = String::new();
+    for node in nodes.iter().chain(nodes.first()) {
+        if !text.is_empty() {
+            text.push_str(" -> ");
+        }
+        text.push_str(&format!("`{node}`"));
+    }
+    text
+}
+
+fn hint(nearest: &Option<String>) -> String {
+    nearest
+        .as_ref()
+        .map_or_else(String::new, |name| format!(": did you mean `{name}`?"))
+}
+
+/// All that a pass of the compiler found wrong. Never empty.
+#[derive(Debug)]
+pub struct CompileErrors(Vec<CompileError>);
+
+impl CompileErrors {
+    /// The errors, if there are any.
+    pub(super) fn check(errors: Vec<CompileError>) -> Result<(), Self> {
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(Self(errors))
+        }
+    }
+
+    /// The errors, in the order they were found.
+    pub fn iter(&self) -> impl Iterator<Item = &CompileError> {
+        self.0.iter()
+    }
+
+    /// How many there are.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "never empty")]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl From<CompileError> for CompileErrors {
+    fn from(error: CompileError) -> Self {
+        Self(vec![error])
+    }
+}
+
+/// One error a line.
+impl fmt::Display for CompileErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, error) in self.0.iter().enumerate() {
+            let newline = if index > 0 { "\n" } else { "" };
+            write!(f, "{newline}{error}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for CompileErrors {}

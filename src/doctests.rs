@@ -1,0 +1,32 @@
+//! The README and the pages of `docs/`, so that their Rust blocks are compiled and run as
+//! doctests. `tests/docs.rs` checks that no page is missing here.
+
+#[doc = include_str!("../README.md")]
+mod readme {}
+
+#[doc = include_str!("../docs/README.md")]
+mod index {}
+
+#[doc = include_str!("../docs/architecture.md")]
+mod architecture {}
+
+#[doc = include_str!("../docs/performance.md")]
+mod performance {}
+
+#[doc = include_str!("../docs/guide/concepts.md")]
+mod concepts {}
+
+#[doc = include_str!("../docs/guide/sync-task.md")]
+mod sync_task {}
+
+#[doc = include_str!("../docs/guide/async-task.md")]
+mod async_task {}
+
+#[doc = include_str!("../docs/decisions/0001-side-tokens.md")]
+mod decision_0001 {}
+
+#[doc = include_str!("../docs/decisions/0002-contexts-per-call.md")]
+mod decision_0002 {}
+
+#[doc = include_str!("../docs/decisions/0003-one-pointer-errors.md")]
+mod decision_0003 {}
