@@ -25,7 +25,7 @@
 
 #![forbid(unsafe_code)]
 
-pub use holoflow_core::{clock, device, ids, memory, registry, storage, task, tensor};
+pub use holoflow_core::{clock, device, graph, ids, memory, registry, storage, task, tensor};
 pub use holoflow_cpu as cpu;
 #[cfg(feature = "cuda")]
 pub use holoflow_cuda as cuda;

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::graph::BuiltGraph;
 use crate::sync::Arc;
 use crate::task::{IAsyncTaskFactory, ISyncTaskFactory, Placement, TaskInfo, TaskKind};
 
@@ -175,6 +176,31 @@ impl Registry {
         }
         placed.insert(placement, factory);
         Ok(())
+    }
+
+    /// This registry and the closures of `graph`, which are found in it only.
+    ///
+    /// ```
+    /// use holoflow_core::graph::GraphBuilder;
+    /// use holoflow_core::registry::Registry;
+    ///
+    /// let mut graph = GraphBuilder::new();
+    /// graph.map_fn::<f32, f32>("negate", |x, y| {
+    ///     y.iter_mut().zip(x).for_each(|(y, x)| *y = -x);
+    /// });
+    /// let registry = Registry::new().with(&graph.finish()?)?;
+    /// assert!(registry.is_sync("closure:negate"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a kind of a closure is registered already.
+    pub fn with(&self, graph: &BuiltGraph) -> Result<Self, RegistryError> {
+        let mut registry = self.clone();
+        for (kind, factory) in graph.factories() {
+            registry.register(kind.to_owned(), TaskFactory::Sync(Arc::clone(factory)))?;
+        }
+        Ok(registry)
     }
 
     /// Whether the kind has a factory.

@@ -267,7 +267,7 @@ impl GraphBuilder {
         if node.builder == self.id {
             self.spec.nodes[node.id.index()].debug = debug;
         } else {
-            let place = format!("debug({debug})");
+            let place = child(&element("nodes", node.id.index()), "debug");
             self.errors.push(GraphError::ForeignHandle { place });
         }
     }
@@ -586,7 +586,7 @@ mod tests {
             &format!("inputs.i.to: {foreign}"),
             &format!("outputs.o.from: {foreign}"),
             &format!("outputs.p: {twice}"),
-            &format!("debug(true): {foreign}"),
+            &format!("nodes[0].debug: {foreign}"),
             &format!("nodes.s.type: {foreign}"),
             "options.x: found inf, expected a value that JSON can hold",
             &format!("options.y: {twice}"),
