@@ -22,7 +22,7 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-use crate::sync::{Arc, next_id};
+use crate::sync::{Arc, Mutex, next_id};
 use crate::tensor::MemLoc;
 
 /// A fault that a device backend reports.
@@ -100,9 +100,14 @@ impl StreamKey {
 ///
 /// `is_complete` may answer `Ok(true)`, and `wait` return `Ok`, only when all work
 /// submitted to the stream before the event was recorded no longer touches memory.
-/// Completion never goes back. If the device is lost, so that no work runs any more,
-/// both may say complete or return an error.
+/// `stream` is the key of the stream it was recorded on. Completion never goes back. If the
+/// device is lost, so that no work runs any more, both may say complete or return an error.
+/// None of the methods panics: a token that is on its way from one holder to the next would
+/// be lost.
 pub unsafe trait Event: Send + Sync + fmt::Debug {
+    /// The stream that the event was recorded on.
+    fn stream(&self) -> StreamKey;
+
     /// Whether the work before the event is done. Does not block.
     ///
     /// # Errors
@@ -173,30 +178,33 @@ pub unsafe trait DeviceBackend: Send + Sync + fmt::Debug {
 #[derive(Clone)]
 pub struct ReadyAfter(Arc<Points>);
 
-type Points = SmallVec<[(StreamKey, Arc<dyn Event>); 1]>;
+type Points = SmallVec<[Arc<dyn Event>; 1]>;
 
 impl ReadyAfter {
-    /// Ready once `event`, recorded on the stream `key`, is complete.
+    /// Ready once `event` is complete.
     #[must_use]
-    pub fn new(key: StreamKey, event: Arc<dyn Event>) -> Self {
+    pub fn new(event: Arc<dyn Event>) -> Self {
         let mut points = Points::new();
-        points.push((key, event));
+        points.push(event);
         Self(Arc::new(points))
     }
 
-    /// Ready once both tokens are.
+    /// Ready once both tokens are. Events that are complete already, or in both, are left
+    /// out, so that tokens added again and again do not grow.
     #[must_use]
     pub fn and(self, other: &Self) -> Self {
-        let mut points = Points::clone(&self.0);
-        points.extend(other.0.iter().cloned());
-        Self(Arc::new(points))
+        let new = other.0.iter();
+        let new = new.filter(|event| !self.0.iter().any(|known| Arc::ptr_eq(known, event)));
+        let open = self.0.iter().chain(new);
+        let open = open.filter(|event| !event.is_complete().unwrap_or(false));
+        Self(Arc::new(open.cloned().collect()))
     }
 
     /// Whether all of it was recorded on `key`, so that later work on that stream needs
     /// no wait.
     #[must_use]
     pub fn is_only_on(&self, key: StreamKey) -> bool {
-        self.0.iter().all(|(stream, _)| *stream == key)
+        self.0.iter().all(|event| event.stream() == key)
     }
 
     /// Whether all of the work is done. Does not block.
@@ -204,7 +212,7 @@ impl ReadyAfter {
     /// # Errors
     /// What the backend reports.
     pub fn is_complete(&self) -> Result<bool, DeviceError> {
-        for (_, event) in self.0.iter() {
+        for event in self.0.iter() {
             if !event.is_complete()? {
                 return Ok(false);
             }
@@ -218,22 +226,53 @@ impl ReadyAfter {
     /// What the backend reports; the other events have been waited for all the same.
     pub fn wait(&self) -> Result<(), DeviceError> {
         let mut result = Ok(());
-        for (_, event) in self.0.iter() {
+        for event in self.0.iter() {
             result = result.and(event.wait());
         }
         result
     }
 
-    /// The events, with the streams they were recorded on, for a backend's `wait_for`.
-    pub fn events(&self) -> impl Iterator<Item = (StreamKey, &Arc<dyn Event>)> {
-        self.0.iter().map(|(key, event)| (*key, event))
+    /// The events, for a backend's `wait_for`.
+    pub fn events(&self) -> impl Iterator<Item = &Arc<dyn Event>> {
+        self.0.iter()
+    }
+}
+
+/// Tokens left for whoever uses some bytes next, by any thread.
+#[derive(Debug)]
+pub(crate) struct Pending(Mutex<Option<ReadyAfter>>);
+
+impl Pending {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    /// Adds a token.
+    ///
+    /// Tokens are merged outside of the lock: with the last token of a stream all that the
+    /// stream holds may be dropped, regions among it, which leave their tokens here in turn.
+    pub(crate) fn add(&self, mut token: ReadyAfter) {
+        loop {
+            let mut left = self.0.lock();
+            let Some(earlier) = left.take() else {
+                *left = Some(token);
+                return;
+            };
+            drop(left);
+            token = earlier.and(&token);
+        }
+    }
+
+    /// All that was added. Nobody may be adding now: a token on its way would be missed.
+    pub(crate) fn take(&self) -> Option<ReadyAfter> {
+        self.0.lock().take()
     }
 }
 
 impl fmt::Debug for ReadyAfter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list()
-            .entries(self.0.iter().map(|(key, _)| key))
+            .entries(self.0.iter().map(|event| event.stream()))
             .finish()
     }
 }
@@ -273,10 +312,15 @@ struct HostStream {
 }
 
 #[derive(Debug)]
-struct Done;
+struct Done(StreamKey);
 
-// SAFETY: host work is never submitted; whatever came before has returned.
+// SAFETY: host work is never submitted; whatever came before has returned. The key is that
+// of the stream that made the event.
 unsafe impl Event for Done {
+    fn stream(&self) -> StreamKey {
+        self.0
+    }
+
     fn is_complete(&self) -> Result<bool, DeviceError> {
         Ok(true)
     }
@@ -294,7 +338,7 @@ unsafe impl Stream for HostStream {
     }
 
     fn record(&self) -> Result<ReadyAfter, DeviceError> {
-        Ok(ReadyAfter::new(self.key, Arc::new(Done)))
+        Ok(ReadyAfter::new(Arc::new(Done(self.key))))
     }
 
     fn wait_for(&self, token: &ReadyAfter) -> Result<(), DeviceError> {
@@ -310,16 +354,45 @@ unsafe impl Stream for HostStream {
 mod tests {
     use super::*;
 
+    /// An event that is never complete.
+    #[derive(Debug)]
+    struct Never(StreamKey);
+
+    // SAFETY: it never says that work is done.
+    unsafe impl Event for Never {
+        fn stream(&self) -> StreamKey {
+            self.0
+        }
+
+        fn is_complete(&self) -> Result<bool, DeviceError> {
+            Ok(false)
+        }
+
+        fn wait(&self) -> Result<(), DeviceError> {
+            Err(DeviceError::new("test", "wait", "never"))
+        }
+    }
+
     #[test]
-    fn a_merged_token_keeps_the_events_of_both() {
-        let a = HostBackend.create_stream().unwrap();
-        let b = HostBackend.create_stream().unwrap();
-        let token = a.record().unwrap();
-        assert!(token.is_only_on(a.key()));
-        let both = token.and(&b.record().unwrap());
+    fn a_merged_token_keeps_the_open_events_of_both() {
+        let keys = [
+            StreamKey::fresh(MemLoc::Host),
+            StreamKey::fresh(MemLoc::Host),
+        ];
+        let [a, b] = keys.map(|key| ReadyAfter::new(Arc::new(Never(key))));
+        assert!(a.is_only_on(keys[0]));
+        let both = a.and(&b);
         assert_eq!(both.events().count(), 2);
-        assert!(!both.is_only_on(a.key()));
-        b.wait_for(&both).unwrap();
+        assert!(!both.is_only_on(keys[0]));
+
+        // What is complete already is left out.
+        let stream = HostBackend.create_stream().unwrap();
+        let mut token = stream.record().unwrap();
+        for _ in 0..100 {
+            token = token.and(&stream.record().unwrap());
+        }
+        assert_eq!(token.events().count(), 0);
+        assert!(token.is_complete().unwrap());
     }
 
     #[test]

@@ -305,3 +305,7 @@ impl Registry {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "registry_tests.rs"]
+mod tests;

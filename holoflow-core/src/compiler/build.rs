@@ -19,7 +19,7 @@ use crate::memory::Memory;
 use crate::registry::TaskFactory;
 use crate::storage::{Alias, CellBank, Region, Sides, SlotSpec, Storage, TaskBuffer};
 use crate::sync::Arc;
-use crate::task::port::{AnyTask, Port};
+use crate::task::port::{AnyTask, LooseTask, Poison, Port};
 use crate::task::{
     Aliasing, CreateCtx, Hook, HookError, NodeCtx, TaskError, TaskKind, TaskRequest, TaskResult,
 };
@@ -130,6 +130,7 @@ impl<'a> Known<'a> {
 
 /// Builds a graph. On failure the previous graph is returned, unless a task of it was already
 /// taken out for an update.
+#[allow(clippy::result_large_err, reason = "the error carries the graph back")]
 pub(super) fn build(
     ir: &Ir,
     plan: Plan,
@@ -370,21 +371,23 @@ fn make(
         Hook::Create
     };
     let made = catch_unwind(AssertUnwindSafe(|| -> TaskResult<AnyTask> {
-        Ok(match &ir.nodes[index].maker {
-            Some(Maker::Factory(TaskFactory::Sync(factory))) => AnyTask::Sync(match old {
-                Some(AnyTask::Sync(old)) => factory.update(old, &request, &mut ctx)?,
+        let old = old.and_then(AnyTask::loose);
+        let task = match &ir.nodes[index].maker {
+            Some(Maker::Factory(TaskFactory::Sync(factory))) => LooseTask::Sync(match old {
+                Some(LooseTask::Sync(old)) => factory.update(old, &request, &mut ctx)?,
                 _ => factory.create(&request, &mut ctx)?,
             }),
             Some(Maker::Factory(TaskFactory::Async(factory))) => {
-                AnyTask::Async(Arc::from(match old {
-                    Some(AnyTask::Async(old)) => factory.update(old, &request, &mut ctx)?,
+                LooseTask::Async(Arc::from(match old {
+                    Some(LooseTask::Async(old)) => factory.update(old, &request, &mut ctx)?,
                     _ => factory.create(&request, &mut ctx)?,
                 }))
             }
-            Some(Maker::Copy) | None => AnyTask::Sync(Box::new(InsertedCopy)),
-        })
+            Some(Maker::Copy) | None => LooseTask::Sync(Box::new(InsertedCopy)),
+        };
+        Ok(task.into())
     }));
-    made.unwrap_or_else(|payload| Err(TaskError::panicked(payload.as_ref())))
+    made.unwrap_or_else(|payload| Err(TaskError::panicked(payload)))
         .map_err(|error| CompileError::Create(HookError::new(&*node.name, hook, error)))
 }
 
@@ -601,8 +604,8 @@ fn connect(
         )
     };
     let mut ports = NodePorts::default();
-    match task {
-        AnyTask::Sync(task) => {
+    match task.loose() {
+        Some(LooseTask::Sync(task)) => {
             if let Some(section) = node.producer {
                 let section = &mut sections[section.index()];
                 let ctx = ctx(section);
@@ -612,14 +615,16 @@ fn connect(
                 ports.push = Some(port);
             }
         }
-        AnyTask::Async(task) => {
+        Some(LooseTask::Async(task)) => {
             let (producer, consumer) = sides.into_parts();
+            let poison = Poison::default();
             if let Some(section) = node.producer {
                 let section = &mut sections[section.index()];
                 let ctx = ctx(section);
                 let task = Arc::clone(&task);
                 ports.push = Some(Port::producer(
                     task,
+                    poison.clone(),
                     producer,
                     ctx,
                     &mut section.bank,
@@ -631,6 +636,7 @@ fn connect(
                 let ctx = ctx(section);
                 ports.pop = Some(Port::consumer(
                     task,
+                    poison,
                     consumer,
                     ctx,
                     &mut section.bank,
@@ -638,6 +644,7 @@ fn connect(
                 )?);
             }
         }
+        None => {}
     }
     Ok(ports)
 }
@@ -663,7 +670,9 @@ impl CompiledGraph {
                     // An async task is in two ports: the second takes the place of the first,
                     // so that one handle is left.
                     old.tasks.remove(&node.name);
-                    old.tasks.insert(node.name.clone(), port.into_task());
+                    if let Some(task) = port.into_task() {
+                        old.tasks.insert(node.name.clone(), task);
+                    }
                 }
             }
         }

@@ -10,7 +10,6 @@ use super::sections::Sections;
 use super::storage::{Owner, Storages};
 use crate::ids::{NodeId, SectionId, StorageId, TensorId};
 use crate::storage::Slot;
-use crate::tensor::TDesc;
 
 /// Ids are 32 bits: a graph with more than four thousand million things is out of reach long
 /// before.
@@ -64,9 +63,9 @@ pub(super) fn describe(ir: &Ir, found: &Storages, sections: &Sections) -> Plan {
             Source::Input(_) => None,
             Source::Node { node, output } => Some((NodeId::new(id(*node)), *output)),
         };
-        let readers = found.readers[index].iter();
+        let readers = found.readers(index).iter();
         PlanTensor {
-            desc: shifted(ir.desc(*source), found.storages[storage].shift),
+            desc: found.layout(ir, index),
             producer,
             readers: readers
                 .map(|reader| (NodeId::new(id(reader.node)), reader.input))
@@ -144,20 +143,4 @@ pub(super) fn describe(ir: &Ir, found: &Storages, sections: &Sections) -> Plan {
         tensors,
         storages,
     }
-}
-
-/// The same tensor, `bytes` nearer to the start of its storage.
-fn shifted(desc: &TDesc, bytes: usize) -> TDesc {
-    if bytes == 0 {
-        return desc.clone();
-    }
-    let offset = desc.offset().saturating_sub(bytes);
-    TDesc::with_layout(
-        desc.shape(),
-        desc.dtype(),
-        desc.location(),
-        desc.strides(),
-        offset,
-    )
-    .unwrap_or_else(|_| desc.clone())
 }

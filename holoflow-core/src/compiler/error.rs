@@ -141,26 +141,67 @@ pub enum CompileError {
         /// Its slot.
         second_slot: Slot,
     },
-    /// A copy is needed in memory that no registered factory can copy in.
+    /// A slot owns a part of what another slot was made for, and no copy may be made.
     #[error(
-        "nodes.{node}: {input} needs a copy in {location}: register a kind `Copy` for device memory"
+        "nodes.{node}: {input} owns its storage, but {part} is a part of a larger one: allow a copy \
+         with `on_ownership_conflict`: `copy`, or put a copying node between"
     )]
-    NoDeviceCopy {
-        /// The node that needs it.
+    OwnedPart {
+        /// The owner.
+        node: String,
+        /// Its slot.
+        input: Slot,
+        /// What is connected to it.
+        part: String,
+    },
+    /// A graph output is of a storage that somebody owns, and no copy may be made.
+    #[error(
+        "outputs.{output}: it is kept by the application, but {owner} owns its storage ({slot}): allow \
+         a copy with `on_ownership_conflict`: `copy`, or put a copying node between"
+    )]
+    OutputOwned {
+        /// The graph output.
+        output: String,
+        /// Who owns it.
+        owner: String,
+        /// The owner's slot.
+        slot: String,
+    },
+    /// An async node borrows what another one owns, which must be pushed after it, but also
+    /// before it. No copy may be made.
+    #[error(
+        "nodes.{node}: {input} borrows storage that `{owner}` owns, and no order of pushing serves both: \
+         allow a copy with `on_ownership_conflict`: `copy`, or put a copying node between"
+    )]
+    BorrowConflict {
+        /// The node that borrows.
         node: String,
         /// Its input.
         input: Slot,
+        /// The node that owns the storage; it may be the same.
+        owner: String,
+    },
+    /// A copy is needed in memory that no registered factory can copy in.
+    #[error(
+        "{place} needs a copy in {location}: register a kind `Copy` for device memory that takes no \
+         settings and keeps the layout"
+    )]
+    NoDeviceCopy {
+        /// The input or graph output that needs it.
+        place: String,
         /// The memory.
         location: MemLoc,
     },
-    /// A node would overwrite what others still read, and no copy may be made.
+    /// A node would overwrite or consume what others still read, and no copy may be made.
     #[error(
-        "nodes.{node}: it overwrites {input}, which {reader} still reads: allow a copy with \
+        "nodes.{node}: it {ends} {input}, which {reader} still reads: allow a copy with \
          `on_ownership_conflict`: `copy`, or put a copying node between"
     )]
     OverwriteConflict {
-        /// The node that overwrites.
+        /// The node.
         node: String,
+        /// `overwrites` or `consumes`.
+        ends: &'static str,
         /// Its input.
         input: Slot,
         /// Who still reads.
@@ -173,13 +214,9 @@ pub enum CompileError {
         node: String,
     },
     /// A section would have to wait for itself.
-    #[error(
-        "nodes.{}: the section before {} is, directly or not, also the section after: a path around \
-         it joins both sides; put an async node on that path",
-        .nodes[0], circle(.nodes)
-    )]
+    #[error("{}", section_circle(.nodes))]
     SectionCycle {
-        /// The async nodes on the way round.
+        /// The async nodes on the way round, each before the one that it leads to.
         nodes: Vec<String>,
     },
     /// A section would need streams of two devices.
@@ -331,6 +368,21 @@ fn circle(nodes: &[String]) -> String {
         text.push_str(&format!("`{node}`"));
     }
     text
+}
+
+fn section_circle(nodes: &[String]) -> String {
+    match nodes {
+        [node] => format!(
+            "nodes.{node}: the section that pushes into `{node}` also pops from it: a path around it \
+             joins both sides; put an async node on that path"
+        ),
+        nodes => format!(
+            "nodes.{}: sections wait for each other in a circle: {}; each async node must lead on to a \
+             section that none of them comes from",
+            nodes[0],
+            circle(nodes)
+        ),
+    }
 }
 
 fn hint(nearest: &Option<String>) -> String {

@@ -8,12 +8,17 @@
 //!    section where they part pushes one frame into each at a time.
 //! 3. A frame that one branch may skip must be skipped on every branch it meets again.
 //!
+//! What it does not see: branches that do not part and meet directly, but by way of others. Of
+//! two sections that each feed two joins, one may wait for the other's frames in one join while
+//! the other waits for its own in the other join.
+//!
 //! Nodes that declare no flow are not judged, nor is anything behind them. A queue that drops
 //! frames declares a capacity of `usize::MAX`: it never makes its producer wait.
 //!
 //! [`Flow`]: crate::task::Flow
 
-use std::collections::{BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
 use super::ir::{Ir, Source};
 use super::sections::Sections;
@@ -32,7 +37,9 @@ pub(super) fn check(ir: &Ir, sections: &Sections) -> Result<(), CompileErrors> {
 
 fn check_windows(ir: &Ir, errors: &mut Vec<CompileError>) {
     for node in &ir.order {
-        if let Some(flow) = ir.inferred(*node).flow {
+        if let Some(flow) = ir.inferred(*node).flow
+            && !ir.nodes[*node].inputs.is_empty()
+        {
             let needed = flow.frames_per_output.saturating_add(flow.held_back);
             if needed > flow.capacity {
                 errors.push(CompileError::WindowTooLarge {
@@ -46,29 +53,52 @@ fn check_windows(ir: &Ir, errors: &mut Vec<CompileError>) {
     }
 }
 
+/// Sets of skipping nodes. Each set is another one and a node more, or empty, so two are equal
+/// only if they are the same.
+struct Skips(Vec<(usize, usize, usize)>);
+
+impl Skips {
+    fn new() -> Self {
+        Self(vec![(0, 0, usize::MAX)])
+    }
+
+    fn with(&mut self, set: usize, node: usize) -> usize {
+        self.0.push((self.0[set].0 + 1, set, node));
+        self.0.len() - 1
+    }
+
+    /// The first node that only one of the sets has, and whether it is the first of them.
+    fn difference(&self, mut a: usize, mut b: usize) -> (usize, bool) {
+        let mut found = (usize::MAX, true);
+        while a != b {
+            let of_a = self.0[a].0 >= self.0[b].0;
+            let set = if of_a { &mut a } else { &mut b };
+            let (_, parent, node) = self.0[*set];
+            found = (node, of_a);
+            *set = parent;
+        }
+        found
+    }
+}
+
 /// Gives each node the set of skipping nodes that its frames depend on; inputs of one node must
-/// agree. Sets are numbered, since most nodes share a few.
+/// agree.
 fn check_skips(ir: &Ir, errors: &mut Vec<CompileError>) {
     if !ir.order.iter().any(|node| ir.inferred(*node).may_skip) {
         return;
     }
-    let mut numbers: HashMap<BTreeSet<usize>, usize> = HashMap::from([(BTreeSet::new(), 0)]);
-    let mut sets = vec![BTreeSet::new()];
+    let mut skips = Skips::new();
     let mut of = vec![0_usize; ir.nodes.len()];
     for node in &ir.order {
         let of_source = |source: &Source| match source {
             Source::Input(_) => 0,
             Source::Node { node, .. } => of[*node],
         };
-        let inputs: Vec<usize> = ir.nodes[*node].inputs.iter().map(of_source).collect();
-        let mut set = inputs.first().copied().unwrap_or(0);
-        if let Some(other) = inputs.iter().position(|input| *input != set) {
-            let (a, b) = (&sets[set], &sets[inputs[other]]);
-            // Whichever has a node that the other lacks.
-            let (skipping, lacking) = match (a.difference(b).next(), b.difference(a).next()) {
-                (Some(skipping), _) => (*skipping, other),
-                (None, skipping) => (skipping.copied().unwrap_or(*node), 0),
-            };
+        let mut inputs = ir.nodes[*node].inputs.iter().map(of_source);
+        let mut set = inputs.next().unwrap_or(0);
+        if let Some((other, found)) = inputs.enumerate().find(|(_, input)| *input != set) {
+            let (skipping, of_first) = skips.difference(set, found);
+            let lacking = if of_first { other + 1 } else { 0 };
             errors.push(CompileError::SkipMeetsNoSkip {
                 join: ir.nodes[*node].name.clone(),
                 skipping: ir.nodes[skipping].name.clone(),
@@ -76,12 +106,7 @@ fn check_skips(ir: &Ir, errors: &mut Vec<CompileError>) {
             });
         }
         if ir.inferred(*node).may_skip {
-            let mut larger = sets[set].clone();
-            larger.insert(*node);
-            set = *numbers.entry(larger).or_insert_with_key(|larger| {
-                sets.push(larger.clone());
-                sets.len() - 1
-            });
+            set = skips.with(set, *node);
         }
         of[*node] = set;
     }
@@ -96,7 +121,9 @@ struct Path {
     needed: usize,
     /// Frames that can go in before any comes out at its end.
     holds: usize,
-    /// The last async node on it.
+    /// The first async node on it.
+    first: usize,
+    /// The last async node on it, or of a shallow path the one that holds least.
     last: usize,
 }
 
@@ -119,38 +146,51 @@ fn check_branches(ir: &Ir, found: &Sections, errors: &mut Vec<CompileError>) {
     let uneven = flows.iter().any(|(node, ..)| {
         ir.inferred(*node)
             .flow
-            .is_some_and(|flow| flow.frames_per_output + flow.held_back > 1)
+            .is_some_and(|flow| flow.frames_per_output.saturating_add(flow.held_back) > 1)
     });
     if !uneven {
         return;
     }
     // Sections in the order in which frames pass: a section's number need not be that order.
     let order = section_order(found.sections.len(), &flows);
+    let mut position = vec![0; found.sections.len()];
+    for (index, section) in order.iter().enumerate() {
+        position[*section] = index;
+    }
     let mut leaving: Vec<Vec<(usize, usize)>> = vec![Vec::new(); found.sections.len()];
+    let mut entering = vec![0_usize; found.sections.len()];
     for (node, from, to) in &flows {
         leaving[*from].push((*node, *to));
+        entering[*to] += 1;
     }
     let mut reported = BTreeSet::new();
-    for (start, split) in order.iter().enumerate() {
+    for split in &order {
         if leaving[*split].len() < 2 {
             continue;
         }
         let mut paths: HashMap<usize, Paths> = HashMap::new();
-        for section in &order[start..] {
-            let here = paths.get(section).copied();
-            if here.is_none() && section != split {
-                continue;
+        let mut next = BinaryHeap::from([Reverse(position[*split])]);
+        while let Some(Reverse(index)) = next.pop() {
+            let section = order[index];
+            // All paths lead through it: what meets behind it has parted in it or behind it.
+            if section != *split && next.is_empty() {
+                break;
             }
-            for (node, to) in &leaving[*section] {
-                let Some(next) = extend(ir, here, *node) else {
+            let here = paths.get(&section).copied();
+            for (node, to) in &leaving[section] {
+                let Some(prolonged) = extend(ir, here, *node) else {
                     continue;
                 };
                 match paths.get_mut(to) {
                     None => {
-                        paths.insert(*to, next);
+                        paths.insert(*to, prolonged);
+                        // At a dead end with one way in nothing meets.
+                        if !leaving[*to].is_empty() || entering[*to] > 1 {
+                            next.push(Reverse(position[*to]));
+                        }
                     }
                     Some(known) => {
-                        let error = meet(ir, found, *split, *to, known, &next);
+                        let error = meet(ir, found, *to, known, &prolonged);
                         if let Some(error) = error
                             && reported.insert(*to)
                         {
@@ -187,6 +227,7 @@ fn extend(ir: &Ir, here: Option<Paths>, node: usize) -> Option<Paths> {
         rate: flow.frames_per_output,
         needed: flow.frames_per_output.saturating_add(flow.held_back),
         holds: flow.capacity,
+        first: node,
         last: node,
     };
     let Some(here) = here else {
@@ -205,6 +246,7 @@ fn extend(ir: &Ir, here: Option<Paths>, node: usize) -> Option<Paths> {
         holds: path
             .holds
             .saturating_add(own.holds.saturating_mul(path.rate)),
+        first: path.first,
         last: if own.holds < path.holds {
             node
         } else {
@@ -224,26 +266,11 @@ fn extend(ir: &Ir, here: Option<Paths>, node: usize) -> Option<Paths> {
 fn meet(
     ir: &Ir,
     found: &Sections,
-    split: usize,
     to: usize,
     known: &mut Paths,
     next: &Paths,
 ) -> Option<CompileError> {
     let name = |node: usize| ir.nodes[node].name.clone();
-    let in_section = |section: usize, first: bool| {
-        let section = &found.sections[section];
-        let sync = if first {
-            section.sync.first()
-        } else {
-            section.sync.last()
-        };
-        let other = if first {
-            section.pops.first()
-        } else {
-            section.pushes.first()
-        };
-        sync.or(other).map_or_else(String::new, |node| name(*node))
-    };
     let (a, b) = (known.slowest, next.slowest);
     let mut error = None;
     if a.rate != b.rate {
@@ -251,7 +278,7 @@ fn meet(
         // A branch that drops what it cannot hold lets the slower one set the rate.
         if fast.holds != usize::MAX {
             error = Some(CompileError::UnevenRates {
-                join: in_section(to, true),
+                join: joint(ir, found, to, slow.last, fast.last),
                 slow: name(slow.last),
                 slow_frames: slow.rate.to_string(),
                 fast: name(fast.last),
@@ -267,8 +294,8 @@ fn meet(
     }
     if error.is_none() && known.shallowest.holds < known.slowest.needed {
         error = Some(CompileError::UnevenBranches {
-            split: in_section(split, false),
-            join: in_section(to, true),
+            split: parting(ir, known.slowest.first),
+            join: joint(ir, found, to, known.slowest.last, known.shallowest.last),
             slow: name(known.slowest.last),
             needed: known.slowest.needed,
             queue: name(known.shallowest.last),
@@ -276,4 +303,42 @@ fn meet(
         });
     }
     error
+}
+
+/// Name of what the async node `first` of a branch gets its frames from.
+fn parting(ir: &Ir, first: usize) -> String {
+    let mut node = first;
+    while let Some(source) = ir.nodes[node].inputs.first() {
+        match *source {
+            Source::Input(input) => return ir.inputs[input].name.clone(),
+            Source::Node { node: from, .. } => node = from,
+        }
+        if ir.nodes[node].inserted.is_none() {
+            break;
+        }
+    }
+    ir.nodes[node].name.clone()
+}
+
+/// Name of the node in section `to` at which frames of two async nodes that lead there meet.
+fn joint(ir: &Ir, found: &Sections, to: usize, a: usize, b: usize) -> String {
+    let section = &found.sections[to];
+    let mut from: HashMap<usize, [bool; 2]> =
+        HashMap::from([(a, [true, false]), (b, [false, true])]);
+    for node in section.sync.iter().chain(&section.pushes) {
+        let mut of = [false; 2];
+        for needed in ir.needs(*node) {
+            let known = from.get(&needed).copied().unwrap_or_default();
+            of = [of[0] || known[0], of[1] || known[1]];
+        }
+        if of == [true; 2] {
+            return ir.nodes[*node].name.clone();
+        }
+        if !ir.is_async(*node) {
+            from.insert(*node, of);
+        }
+    }
+    // They meet only in that one section pops from both.
+    let any = section.sync.first().or(section.pushes.first());
+    ir.nodes[any.copied().unwrap_or(a)].name.clone()
 }

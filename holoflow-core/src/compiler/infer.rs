@@ -5,7 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::ir::{Ir, Maker, Reader, Source};
+use super::ir::{Ir, Maker, Source};
 use super::{CompileError, CompileErrors};
 use crate::registry::{Registry, TaskFactory};
 use crate::task::{Hook, HookError, InferResult, Placement, TaskError, TaskKind, TaskRequest};
@@ -45,12 +45,9 @@ fn input_descs(ir: &Ir, node: usize, errors: &mut Vec<CompileError>) -> Option<V
                     Some(desc) => descs.push(desc.clone()),
                     None => {
                         known = false;
-                        let edge = ir
-                            .edges
-                            .iter()
-                            .position(|edge| edge.1 == Reader { node, input });
+                        // Edges of the description come first, so the numbers are its own.
                         errors.push(CompileError::NoSuchOutput {
-                            place: edge.map_or_else(String::new, |edge| format!("edges[{edge}]")),
+                            place: format!("edges[{}]", ir.nodes[node].edges[input]),
                             node: ir.nodes[from].name.clone(),
                             output,
                             count: result.output_descs.len(),
@@ -80,7 +77,7 @@ fn infer_node(
         TaskFactory::Sync(factory) => factory.infer(&request),
         TaskFactory::Async(factory) => factory.infer(&request),
     }))
-    .unwrap_or_else(|payload| Err(TaskError::panicked(payload.as_ref())))
+    .unwrap_or_else(|payload| Err(TaskError::panicked(payload)))
     .and_then(|result| {
         if result.kind == factory.kind() {
             result.check(inputs.len())?;
@@ -99,8 +96,10 @@ fn infer_node(
     }
     for (input, (found, wanted)) in inputs.iter().zip(&result.input_descs).enumerate() {
         // A borrowed input is read where it is, whatever its strides and offset; what is
-        // written into a task's own storage must have the layout that the task reads.
-        let fits = if result.owned_inputs[input] {
+        // written into a task's own storage must have the layout that the task reads, and
+        // what an output shares that from which the output's layout was made.
+        let shared = result.in_place.iter().any(|pair| pair.input == input);
+        let fits = if result.owned_inputs[input] || shared {
             found.same_layout(wanted)
         } else {
             found.shape() == wanted.shape()
@@ -126,20 +125,18 @@ fn choose(
     inputs: &[TDesc],
 ) -> Result<(TaskFactory, Placement), crate::registry::RegistryError> {
     let on_device = inputs.iter().any(|input| input.location().is_device());
-    let wanted = if on_device {
-        Placement::Device
+    // The only factory may still take other inputs: a copy from one memory to another has its
+    // inputs in one and its outputs in the other.
+    let (wanted, other) = if on_device {
+        (Placement::Device, Placement::Host)
     } else {
-        Placement::Host
+        (Placement::Host, Placement::Device)
     };
-    let found = registry
-        .get(kind, Some(wanted))
-        .map(|factory| (factory.clone(), wanted));
-    found.or_else(|missing| {
-        // The only factory may still take such inputs: a copy from one memory to another has
-        // its inputs in one and its outputs in the other.
-        let factory = registry.get(kind, None).map_err(|_| missing)?;
-        Ok((factory.clone(), factory.describe().placement))
-    })
+    let found = |placement| {
+        let factory = registry.get(kind, Some(placement))?;
+        Ok((factory.clone(), placement))
+    };
+    found(wanted).or_else(|missing| found(other).map_err(|_| missing))
 }
 
 /// Graph outputs must be outputs that there are, and async nodes must have two sides.

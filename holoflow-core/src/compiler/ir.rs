@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use super::CompileError;
+use super::{CompileError, CompileErrors};
 use crate::registry::TaskFactory;
 use crate::task::{InferResult, Placement, TaskKind};
 use crate::tensor::TDesc;
@@ -39,6 +39,8 @@ pub(super) struct IrNode {
     pub(super) inserted: Option<String>,
     /// By number of the input.
     pub(super) inputs: Vec<Source>,
+    /// By number of the input: its edge's number in [`Ir::edges`].
+    pub(super) edges: Vec<usize>,
     pub(super) maker: Option<Maker>,
     pub(super) placement: Placement,
     pub(super) infer: Option<InferResult>,
@@ -123,21 +125,46 @@ impl Ir {
             })
     }
 
+    /// Adds an edge, and returns its number.
+    pub(super) fn connect(&mut self, source: Source, reader: Reader) -> usize {
+        self.edges.push((source, reader));
+        self.edges.len() - 1
+    }
+
     /// Sorts the nodes so that each comes after those it needs, and `before` is kept; among
     /// nodes that could be next, the one with the smallest number comes first.
     ///
     /// # Errors
-    /// [`CompileError::Cycle`] with the nodes of one cycle.
-    pub(super) fn sort(&mut self) -> Result<(), CompileError> {
+    /// [`CompileError::Cycle`] for each group of nodes that depend on each other, with the
+    /// nodes of one cycle.
+    pub(super) fn sort(&mut self) -> Result<(), CompileErrors> {
+        self.try_sort()
+            .or_else(|waits| CompileErrors::check(self.cycles(&waits)))
+    }
+
+    /// As [`sort`](Self::sort); the error is how many others each node still waits for.
+    pub(super) fn try_sort(&mut self) -> Result<(), Vec<usize>> {
         let count = self.nodes.len();
+        let pairs = || {
+            (0..count)
+                .flat_map(|node| self.needs(node).map(move |needed| (needed, node)))
+                .chain(self.before.iter().copied())
+        };
         let mut waits = vec![0_usize; count];
-        let mut then: Vec<Vec<usize>> = vec![Vec::new(); count];
-        let pairs = (0..count)
-            .flat_map(|node| self.needs(node).map(move |needed| (needed, node)))
-            .chain(self.before.iter().copied());
-        for (first, second) in pairs {
+        // For each node, those that wait for it: where they begin in `then`, and one more.
+        let mut begin = vec![0_usize; count + 1];
+        for (first, second) in pairs() {
             waits[second] += 1;
-            then[first].push(second);
+            begin[first + 1] += 1;
+        }
+        for node in 0..count {
+            begin[node + 1] += begin[node];
+        }
+        let mut next = begin.clone();
+        let mut then = vec![0_usize; begin[count]];
+        for (first, second) in pairs() {
+            then[next[first]] = second;
+            next[first] += 1;
         }
         let mut ready: std::collections::BinaryHeap<_> = (0..count)
             .filter(|node| waits[*node] == 0)
@@ -146,7 +173,7 @@ impl Ir {
         let mut order = Vec::with_capacity(count);
         while let Some(std::cmp::Reverse(node)) = ready.pop() {
             order.push(node);
-            for next in &then[node] {
+            for next in &then[begin[node]..begin[node + 1]] {
                 waits[*next] -= 1;
                 if waits[*next] == 0 {
                     ready.push(std::cmp::Reverse(*next));
@@ -154,38 +181,68 @@ impl Ir {
             }
         }
         if order.len() < count {
-            return Err(self.cycle(&waits));
+            return Err(waits);
         }
         self.order = order;
         Ok(())
     }
 
-    /// A cycle among the nodes that still wait: from any of them, back along what it waits
-    /// for, until a node comes again.
-    fn cycle(&self, waits: &[usize]) -> CompileError {
-        let mut seen = vec![None; self.nodes.len()];
-        let mut path = Vec::new();
-        let mut node = waits.iter().position(|waits| *waits > 0).unwrap_or(0);
-        while seen[node].is_none() {
-            seen[node] = Some(path.len());
-            path.push(node);
-            let needed = self.needs(node).find(|needed| waits[*needed] > 0);
-            let forced = self
-                .before
-                .iter()
-                .find(|(first, then)| *then == node && waits[*first] > 0);
-            match needed.or(forced.map(|(first, _)| *first)) {
-                Some(next) => node = next,
-                None => break,
+    /// A cycle of each group of nodes that depend on each other; all of them still wait.
+    fn cycles(&self, waits: &[usize]) -> Vec<CompileError> {
+        let mut graph = petgraph::graph::DiGraph::<(), ()>::with_capacity(waits.len(), 0);
+        let vertices: Vec<_> = waits.iter().map(|_| graph.add_node(())).collect();
+        let pairs = (0..waits.len())
+            .flat_map(|node| self.needs(node).map(move |needed| (needed, node)))
+            .chain(self.before.iter().copied());
+        for (first, then) in pairs.filter(|(first, then)| waits[*first] > 0 && waits[*then] > 0) {
+            graph.add_edge(vertices[then], vertices[first], ());
+        }
+        let mut groups: Vec<Vec<usize>> = petgraph::algo::kosaraju_scc(&graph)
+            .into_iter()
+            .map(|group| group.into_iter().map(|vertex| vertex.index()).collect())
+            .collect();
+        for group in &mut groups {
+            group.sort_unstable();
+        }
+        groups.sort_unstable();
+        let mut group_of = vec![0; waits.len()];
+        for (number, group) in groups.iter().enumerate() {
+            for node in group {
+                group_of[*node] = number;
             }
         }
-        let start = seen[node].unwrap_or(0);
-        let nodes = path[start..]
-            .iter()
-            .rev()
-            .map(|node| self.nodes[*node].name.clone());
-        CompileError::Cycle {
-            nodes: nodes.collect(),
+        let mut errors = Vec::new();
+        for (number, group) in groups.iter().enumerate() {
+            // Back along what each waits for within the group, until a node comes again.
+            let mut seen = std::collections::HashMap::new();
+            let mut path = Vec::new();
+            let mut node = group[0];
+            let closed = loop {
+                if let Some(start) = seen.insert(node, path.len()) {
+                    break Some(start);
+                }
+                path.push(node);
+                let waited_for = graph
+                    .neighbors(vertices[node])
+                    .map(petgraph::graph::NodeIndex::index)
+                    .filter(|next| group_of[*next] == number);
+                match waited_for.min() {
+                    Some(next) => node = next,
+                    None => break None,
+                }
+            };
+            if let Some(start) = closed {
+                let mut nodes: Vec<usize> = path[start..].iter().rev().copied().collect();
+                let least = (0..nodes.len()).min_by_key(|index| nodes[*index]);
+                nodes.rotate_left(least.unwrap_or(0));
+                errors.push(CompileError::Cycle {
+                    nodes: nodes
+                        .iter()
+                        .map(|node| self.nodes[*node].name.clone())
+                        .collect(),
+                });
+            }
         }
+        errors
     }
 }

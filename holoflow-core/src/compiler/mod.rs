@@ -5,10 +5,10 @@
 //! the devices and the layouts of the graph's inputs. [`Compiler::plan`] runs the passes that
 //! need no memory and no task; [`Compiler::compile`] also allocates, and creates the tasks.
 //!
-//! Passes, each a file, in this order: flatten subgraphs (`crate::graph`), [`validate`],
-//! [`infer`], [`storage`] (tensor ids, storage ids, owners, copies), [`sections`] (and
-//! streams), [`flow`], [`describe`] (roles, memory), `verify`, and `build` (allocate, storage
-//! access, create or update tasks).
+//! Passes, each a file, in this order: flatten subgraphs (`crate::graph`), `validate`,
+//! `infer`, `owners` (tensor ids and storage ids, see `storage`; owners, copies;
+//! `wishes` says what it cannot order), `sections` (and streams), `flow`, `describe`
+//! (roles, memory), `verify`, and `build` (allocate, storage access, create or update tasks).
 //!
 //! What this layer does not know: threads, time, and when a section runs. It is the one place
 //! that decides where bytes live.
@@ -17,8 +17,10 @@
 //!
 //! - **CP1** A pass reports all the errors that it finds, and a later pass runs only on a
 //!   graph without errors.
-//! - **CP2** The same description gives the same plan, whatever the order of its nodes in the
-//!   text.
+//! - **CP2** The same description gives the same plan. In a graph file the order of the nodes
+//!   decides nothing, since they are sorted by name; in a description made in Rust it decides
+//!   their numbers, and which of several that could run next comes first. Who owns a storage
+//!   and what is copied goes by the order of the edges.
 //! - **CP3** A storage has one owner; every cell but those of owned slots and graph inputs has
 //!   a region before the first frame.
 //! - **CP4** A failed recompilation leaves the previous graph as usable as before: all that
@@ -27,14 +29,18 @@
 mod build;
 mod copy;
 mod describe;
+mod dot;
 mod error;
 mod flow;
 mod infer;
+mod insert;
 mod ir;
+mod owners;
 mod plan;
 mod sections;
 mod storage;
 mod validate;
+mod wishes;
 
 use std::collections::BTreeMap;
 
@@ -170,8 +176,8 @@ impl<'r> Compiler<'r> {
         let conflicts = self.conflicts_of(graph)?;
         let mut ir = validate::validate(graph, self.registry, &self.layouts)?;
         infer::infer(&mut ir, self.registry)?;
-        let storages = storage::assign(&mut ir, self.registry, conflicts)?;
-        let push_order = storage::push_order(&ir, &storages);
+        let storages = owners::assign(&mut ir, self.registry, conflicts)?;
+        let push_order = owners::push_order(&ir, &storages);
         let sections = sections::cut(&ir, &push_order)?;
         flow::check(&ir, &sections)?;
         let plan = describe::describe(&ir, &storages, &sections);
@@ -195,3 +201,6 @@ impl<'r> Compiler<'r> {
         Ok(self.conflicts.unwrap_or(found))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -146,13 +146,14 @@ impl Plan {
         format!("{kind} {section}")
     }
 
-    /// Bytes that the compiler allocates, by location.
+    /// Bytes that the compiler allocates, by location; the largest number stands for more.
     #[must_use]
     pub fn bytes(&self) -> BTreeMap<MemLoc, usize> {
         let mut bytes = BTreeMap::new();
         for storage in &self.storages {
             if matches!(storage.role, Role::Execution | Role::Io) {
-                *bytes.entry(storage.location).or_default() += storage.bytes;
+                let sum: &mut usize = bytes.entry(storage.location).or_default();
+                *sum = sum.saturating_add(storage.bytes);
             }
         }
         bytes
@@ -210,20 +211,23 @@ impl fmt::Display for Plan {
                 TaskKind::Sync => "sync",
                 TaskKind::Async => "async",
             };
-            let section = match (node.task, node.producer, node.consumer) {
-                (TaskKind::Sync, Some(section), _) => format!("section {section}"),
-                (_, before, after) => {
-                    let number = |section: Option<SectionId>| {
-                        section.map_or_else(|| "-".to_owned(), |section| section.to_string())
-                    };
-                    format!("sections {} to {}", number(before), number(after))
-                }
+            let section = |section| self.section_name(section);
+            let place = match (node.task, node.producer, node.consumer) {
+                (TaskKind::Sync, Some(of), _) => format!(" in {}", section(of)),
+                (_, Some(from), Some(to)) => format!(" from {} to {}", section(from), section(to)),
+                (_, Some(from), None) => format!(" from {}", section(from)),
+                (_, None, Some(to)) => format!(" to {}", section(to)),
+                (_, None, None) => String::new(),
             };
-            writeln!(
-                f,
-                "  n{index} {} ({}) {task}, {section}",
-                node.name, node.kind
-            )?;
+            let (name, kind) = (&node.name, &node.kind);
+            write!(f, "  n{index} {name} ({kind}) {task}{place}")?;
+            if node.placement == Placement::Device {
+                write!(f, ", device")?;
+            }
+            if node.may_skip {
+                write!(f, ", may skip")?;
+            }
+            writeln!(f)?;
             for (input, tensor) in node.inputs.iter().enumerate() {
                 let owned = node.owned_inputs.get(input) == Some(&true);
                 writeln!(f, "    in {input}: {}", self.slot(*tensor, owned, None))?;
@@ -236,19 +240,23 @@ impl fmt::Display for Plan {
         }
         writeln!(f, "tensors")?;
         for (index, tensor) in self.tensors.iter().enumerate() {
-            writeln!(f, "  t{index} {} in s{}", tensor.desc, tensor.storage)?;
+            write!(f, "  t{index} {} in s{}", tensor.desc, tensor.storage)?;
+            match tensor.producer {
+                Some((node, output)) => writeln!(f, ", output {output} of {}", self.name(node))?,
+                None => writeln!(f, ", graph input")?,
+            }
         }
         writeln!(f, "storages")?;
         for (index, storage) in self.storages.iter().enumerate() {
             let role = match storage.role {
-                Role::Execution => "execution".to_owned(),
-                Role::Io => "io".to_owned(),
-                Role::Borrowed => "borrowed".to_owned(),
-                Role::Task { node, slot } => format!("owned by {} {slot}", self.name(node)),
+                Role::Execution => "execution memory".to_owned(),
+                Role::Io => "i/o memory".to_owned(),
+                Role::Borrowed => "borrowed from the application".to_owned(),
+                Role::Task { node, slot } => format!("owned by {slot} of {}", self.name(node)),
             };
-            let section = storage
-                .section
-                .map_or_else(String::new, |section| format!(", section {section}"));
+            let section = storage.section.map_or_else(String::new, |section| {
+                format!(", {}", self.section_name(section))
+            });
             let (bytes, location) = (storage.bytes, storage.location);
             writeln!(f, "  s{index} {bytes} bytes in {location}, {role}{section}")?;
         }
@@ -278,6 +286,9 @@ impl fmt::Display for Plan {
             }
         }
         writeln!(f, "bytes allocated")?;
+        if self.bytes().is_empty() {
+            writeln!(f, "  none")?;
+        }
         for (location, bytes) in self.bytes() {
             writeln!(f, "  {location}: {bytes}")?;
         }

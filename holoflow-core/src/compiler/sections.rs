@@ -10,9 +10,10 @@
 //! Async nodes lead from section to section. If they lead round in a circle, a section would
 //! wait for itself, which is an error.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use petgraph::unionfind::UnionFind;
+use petgraph::visit::EdgeRef;
 
 use super::ir::{Ir, Source};
 use super::{CompileError, CompileErrors};
@@ -75,8 +76,8 @@ pub(super) fn cut(ir: &Ir, push_order: &[usize]) -> Result<Sections, CompileErro
     for (source, reader) in &ir.edges {
         joined.union(giving(*source), taking(reader.node));
     }
-
-    let mut numbers: HashMap<usize, usize> = HashMap::new();
+    // For the vertex that stands for a section, the section's number.
+    let mut numbers: Vec<Option<usize>> = vec![None; joined.len()];
     let mut found = Sections {
         sections: Vec::new(),
         producer: vec![None; count],
@@ -84,7 +85,7 @@ pub(super) fn cut(ir: &Ir, push_order: &[usize]) -> Result<Sections, CompileErro
         input: vec![None; ir.inputs.len()],
     };
     let mut section_of = |sections: &mut Vec<IrSection>, vertex: usize| {
-        *numbers.entry(joined.find(vertex)).or_insert_with(|| {
+        *numbers[joined.find(vertex)].get_or_insert_with(|| {
             sections.push(IrSection::default());
             sections.len() - 1
         })
@@ -122,6 +123,8 @@ pub(super) fn cut(ir: &Ir, push_order: &[usize]) -> Result<Sections, CompileErro
     Ok(found)
 }
 
+/// For each group of sections that wait for each other: an async node and the shortest way
+/// from its consumers back to its producers.
 fn find_circles(ir: &Ir, found: &Sections, errors: &mut Vec<CompileError>) {
     let mut graph = petgraph::graph::DiGraph::<(), usize>::with_capacity(found.sections.len(), 0);
     let vertices: Vec<_> = found.sections.iter().map(|_| graph.add_node(())).collect();
@@ -134,34 +137,57 @@ fn find_circles(ir: &Ir, found: &Sections, errors: &mut Vec<CompileError>) {
             graph.add_edge(vertices[from], vertices[to], node);
         }
     }
-    for component in petgraph::algo::tarjan_scc(&graph) {
-        let within = |edge: &petgraph::graph::EdgeIndex| {
-            graph
-                .edge_endpoints(*edge)
-                .is_some_and(|(from, to)| component.contains(&from) && component.contains(&to))
+    let mut group_of = vec![0; found.sections.len()];
+    // Not Tarjan's, which is recursive: there may be more sections than the stack is deep.
+    for (number, group) in petgraph::algo::kosaraju_scc(&graph).iter().enumerate() {
+        for vertex in group {
+            group_of[vertex.index()] = number;
+        }
+    }
+    let mut reported = HashSet::new();
+    // An async node between a section and the same one tells more than a longer way round.
+    let (one, several): (Vec<usize>, Vec<usize>) = ir
+        .order
+        .iter()
+        .partition(|node| found.producer[**node] == found.consumer[**node]);
+    for node in one.into_iter().chain(several) {
+        let (Some(from), Some(to)) = (found.producer[node], found.consumer[node]) else {
+            continue;
         };
-        // Only the edges at these vertices, so that all components together look at each once.
-        let mut nodes: Vec<usize> = component
-            .iter()
-            .flat_map(|vertex| graph.edges(*vertex))
-            .filter(|edge| component.len() > 1 || edge_is_loop(edge))
-            .filter(|edge| within(&petgraph::visit::EdgeRef::id(edge)))
-            .map(|edge| *edge.weight())
-            .collect();
-        nodes.sort_unstable();
-        if !nodes.is_empty() {
-            let nodes = nodes
-                .into_iter()
-                .map(|node| ir.nodes[node].name.clone())
-                .collect();
-            errors.push(CompileError::SectionCycle { nodes });
+        if group_of[from] == group_of[to] && reported.insert(group_of[from]) {
+            let back = way(&graph, vertices[to], vertices[from]);
+            let nodes = std::iter::once(node).chain(back);
+            errors.push(CompileError::SectionCycle {
+                nodes: nodes.map(|node| ir.nodes[node].name.clone()).collect(),
+            });
         }
     }
 }
 
-fn edge_is_loop(edge: &petgraph::graph::EdgeReference<'_, usize>) -> bool {
-    use petgraph::visit::EdgeRef;
-    edge.source() == edge.target()
+/// The async nodes on a shortest way from one section to another.
+fn way(
+    graph: &petgraph::graph::DiGraph<(), usize>,
+    from: petgraph::graph::NodeIndex,
+    to: petgraph::graph::NodeIndex,
+) -> Vec<usize> {
+    let mut came = HashMap::from([(from, None)]);
+    let mut queue = VecDeque::from([from]);
+    while let Some(vertex) = queue.pop_front() {
+        for edge in graph.edges(vertex) {
+            came.entry(edge.target()).or_insert_with(|| {
+                queue.push_back(edge.target());
+                Some((vertex, *edge.weight()))
+            });
+        }
+    }
+    let mut nodes = Vec::new();
+    let mut vertex = to;
+    while let Some(Some((before, node))) = came.get(&vertex) {
+        nodes.push(*node);
+        vertex = *before;
+    }
+    nodes.reverse();
+    nodes
 }
 
 /// Finds each section's device; two in one section are an error.
@@ -180,13 +206,18 @@ fn find_devices(ir: &Ir, found: &mut Sections, errors: &mut Vec<CompileError>) {
             .output_descs
             .iter()
             .map(|desc| (gives, desc.location()));
+        // Each section of the node once.
+        let mut reported = [None; 2];
         for (section, location) in takes.chain(gives) {
             let Some(section) = section.filter(|_| location.is_device()) else {
                 continue;
             };
             match found.sections[section].device {
                 None => found.sections[section].device = Some((location, *node)),
-                Some((expected, other)) if expected != location => {
+                Some((expected, other))
+                    if expected != location && !reported.contains(&Some(section)) =>
+                {
+                    reported[usize::from(reported[0].is_some())] = Some(section);
                     errors.push(CompileError::MixedDevices {
                         node: ir.nodes[*node].name.clone(),
                         found: location,

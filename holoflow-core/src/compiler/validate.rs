@@ -21,6 +21,8 @@ pub(super) fn validate(
     let mut errors = Vec::new();
     check_names(graph, &mut errors);
     let mut ir = Ir::default();
+    ir.nodes.reserve_exact(graph.nodes.len());
+    ir.edges.reserve_exact(graph.edges.len());
     for node in &graph.nodes {
         let maker = match registry.get(&node.kind, None) {
             Ok(factory) => Some(Maker::Factory(factory.clone())),
@@ -37,6 +39,7 @@ pub(super) fn validate(
             debug: node.debug,
             inserted: None,
             inputs: Vec::new(),
+            edges: Vec::new(),
             maker,
             placement: Placement::Host,
             infer: None,
@@ -70,18 +73,6 @@ fn check_names(graph: &GraphSpec, errors: &mut Vec<CompileError>) {
     }
 }
 
-/// A connection to an input, and its place in the description.
-struct Connection {
-    source: Source,
-    place: Place,
-}
-
-#[derive(Clone, Copy)]
-enum Place {
-    Edge(usize),
-    Input(usize),
-}
-
 fn connect(
     graph: &GraphSpec,
     ir: &mut Ir,
@@ -90,50 +81,19 @@ fn connect(
 ) {
     let count = graph.nodes.len();
     let names: Vec<&String> = graph.inputs.keys().collect();
-    let text = |place: Place| match place {
-        Place::Edge(index) => format!("edges[{index}]"),
-        Place::Input(index) => format!("inputs.{}", names[index]),
-    };
-    let mut slots: Vec<BTreeMap<usize, Connection>> = Vec::new();
-    slots.resize_with(count, BTreeMap::new);
-    let mut add = |ir: &mut Ir, source, node: usize, input, place: Place| {
-        let Some(connected) = slots.get_mut(node) else {
-            let place = text(place);
-            errors.push(CompileError::NoSuchNode {
-                place,
-                index: node,
-                count,
-            });
-            return;
-        };
-        if let Some(first) = connected.get(&input) {
-            errors.push(CompileError::ConnectedTwice {
-                place: text(place),
-                node: graph.nodes[node].name.clone(),
-                input,
-                first: text(first.place),
-            });
-            return;
-        }
-        connected.insert(input, Connection { source, place });
-        ir.edges.push((source, Reader { node, input }));
-    };
-    for (index, edge) in graph.edges.iter().enumerate() {
+    for edge in &graph.edges {
         let source = Source::Node {
             node: edge.from.index(),
             output: edge.output,
         };
-        add(ir, source, edge.to.index(), edge.input, Place::Edge(index));
+        let (node, input) = (edge.to.index(), edge.input);
+        ir.edges.push((source, Reader { node, input }));
     }
     for (index, (name, input)) in graph.inputs.iter().enumerate() {
         for to in &input.to {
-            add(
-                ir,
-                Source::Input(index),
-                to.node.index(),
-                to.input,
-                Place::Input(index),
-            );
+            let (node, input) = (to.node.index(), to.input);
+            ir.edges
+                .push((Source::Input(index), Reader { node, input }));
         }
         let desc = layouts.get(name).or(input.desc.as_ref()).cloned();
         ir.inputs.push(IrInput {
@@ -141,32 +101,48 @@ fn connect(
             desc,
         });
     }
-    for (index, edge) in graph.edges.iter().enumerate() {
-        if edge.from.index() >= count {
-            let place = format!("edges[{index}]");
-            errors.push(CompileError::NoSuchNode {
-                place,
-                index: edge.from.index(),
-                count,
-            });
+    let place = |edge: usize, source: Source| match source {
+        Source::Input(input) => format!("inputs.{}", names[input]),
+        Source::Node { .. } => format!("edges[{edge}]"),
+    };
+    // For each node, the edges to it in order: where they begin in `to`, and one more.
+    let mut begin = vec![0_usize; count + 1];
+    for (edge, (source, reader)) in ir.edges.iter().enumerate() {
+        let from = match source {
+            Source::Node { node, .. } => Some(*node),
+            Source::Input(_) => None,
+        };
+        for index in from.into_iter().chain([reader.node]) {
+            if index >= count {
+                errors.push(CompileError::NoSuchNode {
+                    place: place(edge, *source),
+                    index,
+                    count,
+                });
+            }
+        }
+        if reader.node < count {
+            begin[reader.node + 1] += 1;
         }
     }
-    for (node, connected) in slots.into_iter().enumerate() {
-        let numbers = connected.len();
-        if let Some((input, last)) = connected.last_key_value()
-            && *input >= numbers
-        {
-            errors.push(CompileError::InputGap {
-                place: text(last.place),
-                node: graph.nodes[node].name.clone(),
-                input: *input,
-                count: numbers,
-                missing: (0..numbers)
-                    .find(|n| !connected.contains_key(n))
-                    .unwrap_or(numbers),
-            });
+    for node in 0..count {
+        begin[node + 1] += begin[node];
+    }
+    let mut next = begin.clone();
+    let mut to = vec![0_usize; begin[count]];
+    for (edge, (_, reader)) in ir.edges.iter().enumerate() {
+        if reader.node < count {
+            to[next[reader.node]] = edge;
+            next[reader.node] += 1;
         }
-        ir.nodes[node].inputs = connected.into_values().map(|found| found.source).collect();
+    }
+    for node in 0..count {
+        let edges = &mut to[begin[node]..begin[node + 1]];
+        // Stable, so that of two connections to one input the first comes first.
+        edges.sort_by_key(|edge| ir.edges[*edge].1.input);
+        check_inputs(ir, node, edges, &place, errors);
+        ir.nodes[node].inputs = edges.iter().map(|edge| ir.edges[*edge].0).collect();
+        ir.nodes[node].edges = edges.to_vec();
     }
     for (name, output) in &graph.outputs {
         let node = output.node.index();
@@ -202,6 +178,51 @@ fn connect(
         errors.push(CompileError::UnknownInput {
             input: name.clone(),
             nearest: nearest.map(str::to_owned),
+        });
+    }
+}
+
+/// Checks that each input of a node is connected once, and that none is left out.
+fn check_inputs(
+    ir: &Ir,
+    node: usize,
+    edges: &[usize],
+    place: &impl Fn(usize, Source) -> String,
+    errors: &mut Vec<CompileError>,
+) {
+    let input = |edge: usize| ir.edges[edge].1.input;
+    let name = |edge: usize| place(edge, ir.edges[edge].0);
+    let mut first = 0;
+    let mut count = edges.len();
+    for (index, edge) in edges.iter().enumerate().skip(1) {
+        if input(*edge) != input(edges[first]) {
+            first = index;
+            continue;
+        }
+        count -= 1;
+        errors.push(CompileError::ConnectedTwice {
+            place: name(*edge),
+            node: ir.nodes[node].name.clone(),
+            input: input(*edge),
+            first: name(edges[first]),
+        });
+    }
+    if let Some(last) = edges.last()
+        && input(*last) >= count
+    {
+        let mut missing = 0;
+        for edge in edges {
+            if input(*edge) > missing {
+                break;
+            }
+            missing = input(*edge) + 1;
+        }
+        errors.push(CompileError::InputGap {
+            place: name(*last),
+            node: ir.nodes[node].name.clone(),
+            input: input(*last),
+            count,
+            missing,
         });
     }
 }

@@ -166,7 +166,8 @@ impl CellBank {
             return Err(ContractError::Misfit { slot, refusal });
         }
         let element = desc.dtype().viewed_as();
-        let plain = is_slice(&desc) && spec.alias != Some(Alias::View);
+        let view = matches!(slot, Slot::Output(_)) && spec.alias == Some(Alias::View);
+        let plain = is_slice(&desc) && !view;
         Ok(BoundSlot {
             cell: spec.cell,
             start: desc.offset(),
@@ -610,3 +611,8 @@ fn explain<T: Element>(
     };
     ContractError::Misfit { slot, refusal }
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+#[path = "bank_tests.rs"]
+mod tests;

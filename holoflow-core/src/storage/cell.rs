@@ -153,3 +153,8 @@ impl fmt::Display for Storage {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+#[path = "cell_tests.rs"]
+mod tests;

@@ -18,6 +18,17 @@ pub enum Slot {
     Output(usize),
 }
 
+impl Slot {
+    /// The slot's number.
+    #[must_use]
+    #[inline]
+    pub fn index(self) -> usize {
+        match self {
+            Self::Input(index) | Self::Output(index) => index,
+        }
+    }
+}
+
 impl fmt::Display for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -96,6 +107,14 @@ pub enum ContractError {
         /// Slot the hook was called for.
         slot: Slot,
     },
+    /// The hook was called for another slot.
+    #[error("the storage of {slot} is out of reach here: the hook was called for slot {asked}")]
+    OtherSlot {
+        /// Slot asked for.
+        slot: Slot,
+        /// Number of the slot that the hook was called for.
+        asked: usize,
+    },
     /// The hook has no access to cells of this direction.
     #[error(
         "the storage of {slot} is out of reach here: input cells belong to the producer \
@@ -119,6 +138,12 @@ pub enum ContractError {
         /// Why not.
         refusal: Refusal,
     },
+    /// A cell or ring did not take the region.
+    #[error("a region was refused: {refusal}")]
+    Refused {
+        /// Why not.
+        refusal: Refusal,
+    },
     /// The slot holds elements of another type.
     #[error("{slot} holds {found}, asked for as {expected}")]
     WrongType {
@@ -138,7 +163,7 @@ pub enum ContractError {
         location: MemLoc,
     },
     /// The layout has gaps or misaligned elements, so that it is no slice of elements.
-    #[error("{slot} is not contiguous ({layout}): use `bytes` and its strides")]
+    #[error("{slot} is no slice of elements ({layout} has gaps or is misaligned): use `bytes`")]
     NotContiguous {
         /// Slot asked for.
         slot: Slot,
@@ -230,9 +255,14 @@ impl ContractError {
             | Self::NotContiguous { slot, .. }
             | Self::ReadOnly { slot }
             | Self::Misfit { slot, .. }
-            | Self::InUse { slot } => *slot = named,
+            | Self::InUse { slot }
+            | Self::ViewOutput { output: slot } => *slot = named,
             _ => {}
         }
         self
     }
 }
+
+#[cfg(test)]
+#[path = "error_tests.rs"]
+mod tests;

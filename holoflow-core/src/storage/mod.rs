@@ -40,6 +40,9 @@ mod access;
 mod bank;
 mod cell;
 mod error;
+#[cfg(test)]
+#[cfg(loom)]
+mod loom_ring;
 #[allow(unsafe_code, reason = "makes disjoint regions of one allocation")]
 mod region;
 #[allow(unsafe_code, reason = "mints windows of a region for two threads")]

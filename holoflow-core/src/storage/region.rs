@@ -16,10 +16,10 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 
-use crate::device::{DeviceError, ReadyAfter};
+use crate::device::{DeviceError, Pending, ReadyAfter};
 use crate::memory::{Address, AllocationHandle, Memory, MemoryError};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Arc, Mutex};
+use crate::sync::Arc;
 use crate::tensor::{Element, MemLoc};
 
 /// Move-only owner of a range of bytes of one allocation.
@@ -70,10 +70,7 @@ pub(super) enum Keep {
     /// The region that a ring cuts windows from, and what tells the ring when it is gone.
     Window { fate: Arc<WindowFate> },
     /// A region that nobody writes as long as it is shared.
-    Shared {
-        region: Region,
-        pending: Mutex<Option<ReadyAfter>>,
-    },
+    Shared { region: Region, pending: Pending },
 }
 
 impl Keep {
@@ -81,8 +78,8 @@ impl Keep {
     fn note_pending(&self, token: ReadyAfter) {
         match self {
             Self::Allocation(handle) => handle.note_pending(token),
-            Self::Window { fate } => merge(&mut fate.pending.lock(), token),
-            Self::Shared { pending, .. } => merge(&mut pending.lock(), token),
+            Self::Window { fate } => fate.pending.add(token),
+            Self::Shared { pending, .. } => pending.add(token),
         }
     }
 }
@@ -102,7 +99,7 @@ impl Drop for Keep {
             // window's bytes happened before its regions were dropped.
             Self::Window { fate } => fate.dropped.store(true, Ordering::Release),
             Self::Shared { region, pending } => {
-                if let Some(token) = pending.get_mut().take() {
+                if let Some(token) = pending.take() {
                     region.not_before(token);
                 }
             }
@@ -115,7 +112,7 @@ impl Drop for Keep {
 pub(super) struct WindowFate {
     whole: Arc<Region>,
     dropped: AtomicBool,
-    pending: Mutex<Option<ReadyAfter>>,
+    pending: Pending,
 }
 
 impl WindowFate {
@@ -123,7 +120,7 @@ impl WindowFate {
         Arc::new(Self {
             whole: Arc::clone(whole),
             dropped: AtomicBool::new(false),
-            pending: Mutex::new(None),
+            pending: Pending::new(),
         })
     }
 
@@ -139,14 +136,14 @@ impl WindowFate {
 
     /// Device work that dropped regions of the window left outstanding.
     pub(super) fn take_pending(&self) -> Option<ReadyAfter> {
-        self.pending.lock().take()
+        self.pending.take()
     }
 }
 
 impl Drop for WindowFate {
     fn drop(&mut self) {
         // Ring and windows are gone: the keeper of the ring's region is next in line.
-        if let Some(token) = self.pending.get_mut().take() {
+        if let Some(token) = self.pending.take() {
             self.whole.body.keep.note_pending(token);
         }
     }
@@ -237,12 +234,31 @@ impl Region {
     /// Gives up writing, so that several may hold the bytes.
     #[must_use]
     pub fn into_shared(self) -> SharedRegion {
-        let keep = Keep::Shared {
-            region: self,
-            pending: Mutex::new(None),
+        let Body {
+            ptr,
+            len,
+            shared,
+            ref ready,
+            ref keep,
+            ..
+        } = *self.body;
+        let ready = ready.clone();
+        let keep = if shared {
+            // The one keeper of all who share serves this one too: were each to keep the next,
+            // a chain of them could grow too long to be dropped. It also gets the token, from
+            // the drop of `self`.
+            Arc::clone(keep)
+        } else {
+            Arc::new(Keep::Shared {
+                region: self,
+                pending: Pending::new(),
+            })
         };
         SharedRegion {
-            keep: Arc::new(keep),
+            ptr,
+            len,
+            ready,
+            keep,
         }
     }
 
@@ -339,6 +355,17 @@ impl Region {
         .into()
     }
 
+    /// How many rings the region's bytes lie in, one within the other.
+    pub(super) fn ring_depth(&self) -> usize {
+        let mut depth = 0;
+        let mut keep = &*self.body.keep;
+        while let Keep::Window { fate } = keep {
+            depth += 1;
+            keep = &*fate.whole.body.keep;
+        }
+        depth
+    }
+
     /// Moves the region to the window of `len` bytes at `ptr`.
     ///
     /// # Safety
@@ -425,8 +452,20 @@ impl fmt::Debug for Region {
 /// ```
 #[derive(Clone)]
 pub struct SharedRegion {
+    /// The range shared here: all that the keeper keeps, or a part.
+    ptr: NonNull<u8>,
+    len: usize,
+    /// The device work that must be done before the bytes are read. The keeper knows of it
+    /// too, so it need not be left to it.
+    ready: Option<ReadyAfter>,
+    /// Always a [`Keep::Shared`].
     keep: Arc<Keep>,
 }
+
+// SAFETY: as for a region: plain memory, bound to no thread, and here only read.
+unsafe impl Send for SharedRegion {}
+// SAFETY: as above.
+unsafe impl Sync for SharedRegion {}
 
 impl SharedRegion {
     fn inner(&self) -> &Region {
@@ -441,26 +480,43 @@ impl SharedRegion {
     /// A read-only region of the same bytes, for a cell that nobody writes.
     #[must_use]
     pub fn to_region(&self) -> Region {
-        let inner = &*self.inner().body;
         Body {
-            ptr: inner.ptr,
-            len: inner.len,
-            location: inner.location,
+            ptr: self.ptr,
+            len: self.len,
+            location: self.inner().location(),
             shared: true,
-            ready: inner.ready.clone(),
+            ready: self.ready.clone(),
             keep: Arc::clone(&self.keep),
         }
         .into()
     }
 
-    /// The region itself, to be written again, if nobody else holds it.
+    /// The region itself, to be written again, if nobody else holds any part of it. Of a part
+    /// comes that part.
     ///
     /// # Errors
     /// Gives the shared region back if others hold it too.
     pub fn try_into_unique(self) -> Result<Region, Self> {
-        match Arc::try_unwrap(self.keep) {
-            Ok(keep) => Ok(keep.into_shared_region()),
-            Err(keep) => Err(Self { keep }),
+        let Self {
+            ptr,
+            len,
+            ready,
+            keep,
+        } = self;
+        match Arc::try_unwrap(keep) {
+            Ok(keep) => {
+                let mut region = keep.into_shared_region();
+                // Within the region: parts are made by splitting it.
+                region.body.ptr = ptr;
+                region.body.len = len;
+                Ok(region)
+            }
+            Err(keep) => Err(Self {
+                ptr,
+                len,
+                ready,
+                keep,
+            }),
         }
     }
 }
@@ -471,11 +527,11 @@ impl Keep {
         let mut this = ManuallyDrop::new(self);
         match &mut *this {
             Self::Shared { region, pending } => {
-                if let Some(token) = pending.get_mut().take() {
+                if let Some(token) = pending.take() {
                     region.not_before(token);
                 }
                 // SAFETY: `this` is never dropped or used again, so the region is moved out
-                // once; what else the variant holds (an empty lock) needs no drop.
+                // once; what else the variant holds (an empty `Pending`) needs no drop.
                 unsafe { ptr::read(region) }
             }
             Self::Allocation(_) | Self::Window { .. } => {
@@ -487,7 +543,10 @@ impl Keep {
 
 impl fmt::Debug for SharedRegion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SharedRegion").field(self.inner()).finish()
+        f.debug_struct("SharedRegion")
+            .field("address", &Address::of(self.ptr))
+            .field("len", &self.len)
+            .finish_non_exhaustive()
     }
 }
 
@@ -586,3 +645,8 @@ pub enum RegionError {
         align: usize,
     },
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+#[path = "region_tests.rs"]
+mod tests;

@@ -120,7 +120,7 @@ pub enum RingError {
         unit: usize,
     },
     /// The region is too short, or the size overflows.
-    #[error("the ring needs {needed:?} bytes, the region has {found}")]
+    #[error("the ring needs {} bytes, the region has {found}", needed_text(.needed))]
     TooSmall {
         /// Bytes needed; `None` if they overflow.
         needed: Option<usize>,
@@ -133,6 +133,22 @@ pub enum RingError {
     /// Device work on the region is outstanding.
     #[error("device work on the region is outstanding: complete it first")]
     InUse,
+    /// The region is the window of a ring that is itself in the window of a ring, and so on.
+    #[error(
+        "the region lies in {depth} rings, one within the other, {MAX_DEPTH} at most are allowed"
+    )]
+    TooDeep {
+        /// Rings that the region lies in.
+        depth: usize,
+    },
+}
+
+/// Rings that may lie one within the other: each keeps the next, and dropping the innermost
+/// drops them all, one call within the other.
+const MAX_DEPTH: usize = 16;
+
+fn needed_text(needed: &Option<usize>) -> String {
+    needed.map_or_else(|| "uncountably many".to_owned(), |needed| needed.to_string())
 }
 
 /// Single-producer, single-consumer ring of windows of one region.
@@ -306,6 +322,10 @@ impl SlotRing {
         }
         if !region.is_idle() {
             return Err(RingError::InUse);
+        }
+        let depth = region.ring_depth();
+        if depth > MAX_DEPTH {
+            return Err(RingError::TooDeep { depth });
         }
         let whole = Arc::new(region);
         let end = || End {
@@ -616,3 +636,8 @@ pub fn rows_for(target: usize, push_rows: NonZeroUsize, pop_stride: NonZeroUsize
         .checked_add(push_rows)?
         .checked_next_multiple_of(unit)
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+#[path = "ring_tests.rs"]
+mod tests;

@@ -188,7 +188,7 @@ impl NodeCtx {
 
     /// Reports that the task dropped `count` frames that it had accepted.
     pub fn dropped(&mut self, count: u64) {
-        self.dropped += count;
+        self.dropped = self.dropped.saturating_add(count);
     }
 
     /// Copies `from` to `to` and counts the bytes, so that reports show the copy.
@@ -201,7 +201,7 @@ impl NodeCtx {
             return Err(TaskError::other(message));
         }
         to.copy_from_slice(from);
-        self.copied_bytes += size_of_val(from) as u64;
+        self.copied_bytes = self.copied_bytes.saturating_add(size_of_val(from) as u64);
         Ok(())
     }
 
@@ -264,6 +264,8 @@ pub struct AcquireCtx<'a> {
     pub side: &'a mut ProducerSide,
     /// What all hooks have.
     pub node: &'a mut NodeCtx,
+    /// The input that the hook was called for, and the only one within its reach.
+    asked: usize,
     inputs: Inputs<'a>,
     outputs: Outputs<'a>,
 }
@@ -302,6 +304,8 @@ pub struct ReleaseCtx<'a> {
     pub side: &'a mut ConsumerSide,
     /// What all hooks have.
     pub node: &'a mut NodeCtx,
+    /// The output that the hook was called for, and the only one within its reach.
+    asked: usize,
     inputs: Inputs<'a>,
     outputs: Outputs<'a>,
 }
@@ -378,8 +382,10 @@ impl<'a> AcquireCtx<'a> {
         (inputs, outputs): (Inputs<'a>, Outputs<'a>),
         side: &'a mut ProducerSide,
         node: &'a mut NodeCtx,
+        asked: usize,
     ) -> Self {
         Self {
+            asked,
             inputs,
             outputs,
             side,
@@ -391,7 +397,7 @@ impl<'a> AcquireCtx<'a> {
     /// `index` and returns the view of it. `None` from `find` means that there is none now.
     ///
     /// # Errors
-    /// If there is no such input, it is not owned, `find` fails, or the cell does not take
+    /// If there is no such input, it is not owned or not the one the hook was called for, `find` fails, or the cell does not take
     /// the region, which is dropped.
     #[inline]
     pub fn lend<E: Into<TaskError>>(
@@ -400,7 +406,7 @@ impl<'a> AcquireCtx<'a> {
         find: impl FnOnce(&mut ProducerSide) -> Result<Option<Region>, E>,
     ) -> TaskResult<Option<TView<'_>>> {
         let slot = Slot::Input(index);
-        owned_storage(&mut self.inputs, &mut self.outputs, slot)?;
+        self.owned_input_storage(index)?;
         let Some(region) = find(self.side).map_err(Into::into)? else {
             return Ok(None);
         };
@@ -419,11 +425,10 @@ impl<'a> AcquireCtx<'a> {
     /// Takes the region of owned input `index` back from its cell; `None` if it is empty.
     ///
     /// # Errors
-    /// If there is no such input, or it is not owned.
+    /// If there is no such input, it is not owned or not the one the hook was called for.
     #[inline]
     pub fn take_back(&mut self, index: usize) -> TaskResult<Option<Region>> {
-        let slot = Slot::Input(index);
-        Ok(owned_storage(&mut self.inputs, &mut self.outputs, slot)?.retract())
+        Ok(self.owned_input_storage(index)?.retract())
     }
 
     /// The error of a hook that the task does not implement for input `index`.
@@ -494,8 +499,10 @@ impl<'a> ReleaseCtx<'a> {
         (inputs, outputs): (Inputs<'a>, Outputs<'a>),
         side: &'a mut ConsumerSide,
         node: &'a mut NodeCtx,
+        asked: usize,
     ) -> Self {
         Self {
+            asked,
             inputs,
             outputs,
             side,
@@ -506,10 +513,16 @@ impl<'a> ReleaseCtx<'a> {
     /// Takes the region of owned output `index` back from its cell.
     ///
     /// # Errors
-    /// If there is no such output, it is not owned, or its cell is empty.
+    /// If there is no such output, it is not owned or not the one the hook was called for, or its cell is empty.
     #[inline]
     pub fn take_back(&mut self, index: usize) -> TaskResult<Region> {
-        retract(&mut self.inputs, &mut self.outputs, Slot::Output(index))
+        match self.owned_output_storage(index)?.retract() {
+            Some(region) => Ok(region),
+            None => Err(ContractError::Empty {
+                slot: Slot::Output(index),
+            }
+            .into()),
+        }
     }
 
     /// The error of a hook that the task does not implement for output `index`.
@@ -581,11 +594,17 @@ macro_rules! node_context {
 
 node_context!(SyncCtx, AcquireCtx, AsyncPushCtx, AsyncPopCtx, ReleaseCtx);
 
-/// Cells that a context gives access to: `reach` or `deny` for inputs and outputs.
+/// Cells that a context gives access to, for inputs and outputs: all of them (`reach`), that
+/// of the slot the hook was called for (`asked`), or none (`deny`).
 macro_rules! storage_access {
     (@reach $context:ident, $slot:expr) => {
         owned_storage(&mut $context.inputs, &mut $context.outputs, $slot)
     };
+    (@asked $context:ident, $slot:expr) => {{
+        let (slot, asked) = ($slot, $context.asked);
+        let found = owned_storage(&mut $context.inputs, &mut $context.outputs, slot);
+        if slot.index() == asked { found } else { found.and(Err(ContractError::OtherSlot { slot, asked })) }
+    }};
     (@deny $context:ident, $slot:expr) => {
         Err(ContractError::WrongSide { slot: $slot })
     };
@@ -606,8 +625,8 @@ macro_rules! storage_access {
 
 storage_access! {
     SyncCtx: inputs reach, outputs reach;
-    AcquireCtx: inputs reach, outputs deny;
+    AcquireCtx: inputs asked, outputs deny;
     AsyncPushCtx: inputs reach, outputs deny;
     AsyncPopCtx: inputs deny, outputs reach;
-    ReleaseCtx: inputs deny, outputs reach;
+    ReleaseCtx: inputs deny, outputs asked;
 }

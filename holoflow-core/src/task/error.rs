@@ -5,10 +5,11 @@
 
 use std::error::Error;
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 
 use crate::device::DeviceError;
 use crate::memory::MemoryError;
-use crate::storage::{ContractError, Refusal, Refused, RegionError, RingError, Slot};
+use crate::storage::{ContractError, Refused, RegionError, RingError, Slot};
 use crate::task::InferError;
 use crate::tensor::TensorError;
 
@@ -57,9 +58,6 @@ pub enum TaskErrorKind {
     /// The storage contract was broken.
     #[error("the storage contract was broken")]
     Contract(#[source] ContractError),
-    /// A cell or ring did not take a region.
-    #[error("a region was refused")]
-    Refused(#[source] Refusal),
     /// The bytes of a region cannot be reached.
     #[error("a region's bytes cannot be reached")]
     Region(#[source] RegionError),
@@ -130,12 +128,13 @@ impl TaskError {
 
     /// The panic of a task, from what [`std::panic::catch_unwind`] caught.
     #[must_use]
-    pub(crate) fn panicked(payload: &(dyn std::any::Any + Send)) -> Self {
+    pub(crate) fn panicked(payload: Box<dyn std::any::Any + Send>) -> Self {
         let text = payload
             .downcast_ref::<&str>()
             .copied()
             .or_else(|| payload.downcast_ref::<String>().map(String::as_str));
         let message = text.unwrap_or("with a value that is no text").to_owned();
+        drop_guarded(payload);
         TaskErrorKind::Panicked { message }.into()
     }
 
@@ -152,6 +151,14 @@ impl TaskError {
             TaskErrorKind::Contract(error) => Some(error),
             _ => None,
         }
+    }
+}
+
+/// Drops what is a task's own. If that panics, the panic is caught and its payload, which may
+/// panic in turn, is leaked.
+pub(crate) fn drop_guarded<T>(value: T) {
+    if let Err(payload) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(value))) {
+        std::mem::forget(payload);
     }
 }
 
@@ -188,7 +195,8 @@ fn write_chain(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt::Result {
 
 impl From<Refused> for TaskError {
     fn from(refused: Refused) -> Self {
-        TaskErrorKind::Refused(refused.refusal).into()
+        let refusal = refused.refusal;
+        ContractError::Refused { refusal }.into()
     }
 }
 
@@ -308,3 +316,7 @@ impl Error for HookError {
         Some(&self.error)
     }
 }
+
+#[cfg(test)]
+#[path = "error_tests.rs"]
+mod tests;

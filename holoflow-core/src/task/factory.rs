@@ -149,7 +149,7 @@ impl<'a> TaskRequest<'a> {
     /// If there is no such input.
     pub fn input(&self, index: usize) -> TaskResult<&'a TDesc> {
         self.inputs.get(index).ok_or_else(|| {
-            let expected = format!("at least {}", index + 1);
+            let expected = format!("at least {}", index.saturating_add(1));
             TaskErrorKind::InputCount {
                 found: self.inputs.len(),
                 expected,

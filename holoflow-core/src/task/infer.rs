@@ -243,12 +243,14 @@ impl InferResult {
         } else if self.flow.is_some() {
             return Err(InferError::SyncFlow);
         }
-        if let Some(flow) = self.flow {
-            if flow.frames_per_output == 0 || flow.capacity == 0 {
-                return Err(InferError::EmptyFlow { flow });
-            }
+        if let Some(flow) = self.flow
+            && (flow.frames_per_output == 0 || flow.capacity == 0)
+        {
+            return Err(InferError::EmptyFlow { flow });
         }
         let mut shared = vec![false; self.output_descs.len()];
+        // By input: the first output that shares it, and whether one overwrites it.
+        let mut sharing: Vec<Option<(usize, bool)>> = vec![None; self.input_descs.len()];
         for pair in &self.in_place {
             self.check_pair(*pair)?;
             if std::mem::replace(&mut shared[pair.output], true) {
@@ -256,6 +258,17 @@ impl InferResult {
                     output: Slot::Output(pair.output),
                 });
             }
+            let overwrites = pair.aliasing == Aliasing::Overwrite;
+            if let Some((other, overwritten)) = sharing[pair.input]
+                && (overwrites || overwritten)
+            {
+                return Err(InferError::OverwrittenAndShared {
+                    input: Slot::Input(pair.input),
+                    first: Slot::Output(other),
+                    second: Slot::Output(pair.output),
+                });
+            }
+            sharing[pair.input].get_or_insert((pair.output, overwrites));
         }
         Ok(())
     }
@@ -275,14 +288,15 @@ impl InferResult {
             });
         };
         if self.owned_outputs[pair.output] {
-            return Err(InferError::OwnedInPlace { output });
+            return Err(InferError::OwnedInPlace { slot: output });
+        }
+        // Its cell must be empty when the task is done, and so could hold no output.
+        if self.owned_inputs[pair.input] {
+            return Err(InferError::OwnedInPlace { slot: input });
         }
         let fits = parent.location() == desc.location()
             && match pair.aliasing {
-                Aliasing::View => {
-                    desc.num_bytes() == 0
-                        || (desc.offset() >= parent.offset() && desc.end() <= parent.end())
-                }
+                Aliasing::View => desc.offset() >= parent.offset() && desc.end() <= parent.end(),
                 Aliasing::Overwrite => {
                     desc.offset() == parent.offset() && desc.num_bytes() == parent.num_bytes()
                 }
@@ -364,11 +378,21 @@ pub enum InferError {
         /// The output.
         output: Slot,
     },
-    /// An output is owned and in place.
-    #[error("{output} is owned and in place: an owned output's storage is the task's own")]
+    /// A slot is owned and in place.
+    #[error("{slot} is owned and in place: an owned slot's storage is the task's own")]
     OwnedInPlace {
-        /// The output.
-        output: Slot,
+        /// The owned slot.
+        slot: Slot,
+    },
+    /// Two outputs are in place with one input, and not both only to be read.
+    #[error("{input} is in place with {first} and {second}, and one of them overwrites it")]
+    OverwrittenAndShared {
+        /// The input.
+        input: Slot,
+        /// An output.
+        first: Slot,
+        /// The other output.
+        second: Slot,
     },
     /// The two layouts do not fit each other.
     #[error("{output} is in place with {input}: found {found}, expected {expected}")]
@@ -383,3 +407,7 @@ pub enum InferError {
         expected: String,
     },
 }
+
+#[cfg(test)]
+#[path = "infer_tests.rs"]
+mod tests;

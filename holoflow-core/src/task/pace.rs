@@ -116,8 +116,8 @@ impl Pacer {
         match self.pacing {
             Pacing::Schedule => {
                 let late = now.as_nanos().saturating_sub(self.due.as_nanos()) / self.period;
-                self.skipped += late;
-                let periods = (late + 1).saturating_mul(self.period);
+                self.skipped = self.skipped.saturating_add(late);
+                let periods = late.saturating_add(1).saturating_mul(self.period);
                 self.due = Timestamp::from_nanos(self.due.as_nanos().saturating_add(periods));
             }
             Pacing::Spacing => self.due = now.saturating_add(self.period()),

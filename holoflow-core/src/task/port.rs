@@ -18,6 +18,7 @@
 //!
 //! A port is used by its section's thread only.
 
+pub(crate) use super::error::drop_guarded;
 use super::{
     AcquireCtx, AsyncPopCtx, AsyncPushCtx, Hook, HookError, IAsyncTask, ISyncTask, NodeCtx,
     OpResult, ReleaseCtx, RunCtx, SyncCtx, TaskError, TaskErrorKind, TaskResult,
@@ -27,6 +28,7 @@ use crate::storage::{
     CellBank, ConsumerSide, ContractError, ProducerSide, Slot, SlotSpec, SlotTable, Storage,
 };
 use crate::sync::Arc;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// One node in one section.
 #[derive(Debug)]
@@ -39,14 +41,41 @@ pub(crate) struct Port {
     /// Numbers in `inputs` of what is acquired, in order of acquisition.
     acquired: Vec<usize>,
     may_skip: bool,
-    poisoned: bool,
+    poison: Poison,
 }
 
-/// A task outside its ports.
+/// Whether a task has panicked; the two ports of an async task share one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Poison(Arc<AtomicBool>);
+
+/// A task outside its ports. Its drop may panic; that must not unwind out of a compilation.
 #[derive(Debug)]
-pub(crate) enum AnyTask {
+pub(crate) struct AnyTask(Option<LooseTask>);
+
+/// A task that nothing guards.
+#[derive(Debug)]
+pub(crate) enum LooseTask {
     Sync(Box<dyn ISyncTask>),
     Async(Arc<dyn IAsyncTask>),
+}
+
+impl AnyTask {
+    /// The task itself. There always is one: only `loose` takes it out.
+    pub(crate) fn loose(mut self) -> Option<LooseTask> {
+        self.0.take()
+    }
+}
+
+impl From<LooseTask> for AnyTask {
+    fn from(task: LooseTask) -> Self {
+        Self(Some(task))
+    }
+}
+
+impl Drop for AnyTask {
+    fn drop(&mut self) {
+        drop_guarded(self.0.take());
+    }
 }
 
 /// The task, or the side of it, that a port calls.
@@ -57,6 +86,8 @@ enum PortTask {
         producer: ProducerSide,
         consumer: ConsumerSide,
     },
+    /// Taken out; only while the port is being dropped.
+    Gone,
     Producer {
         task: Arc<dyn IAsyncTask>,
         side: ProducerSide,
@@ -105,12 +136,13 @@ impl Port {
             producer,
             consumer,
         };
-        Self::new(task, node, bank, inputs, outputs)
+        Self::new(task, Poison::default(), node, bank, inputs, outputs)
     }
 
     /// The port of an async task's push side.
     pub(crate) fn producer(
         task: Arc<dyn IAsyncTask>,
+        poison: Poison,
         side: ProducerSide,
         node: NodeCtx,
         bank: &mut CellBank,
@@ -118,6 +150,7 @@ impl Port {
     ) -> Result<Self, ContractError> {
         Self::new(
             PortTask::Producer { task, side },
+            poison,
             node,
             bank,
             inputs,
@@ -128,6 +161,7 @@ impl Port {
     /// The port of an async task's pop side.
     pub(crate) fn consumer(
         task: Arc<dyn IAsyncTask>,
+        poison: Poison,
         side: ConsumerSide,
         node: NodeCtx,
         bank: &mut CellBank,
@@ -135,6 +169,7 @@ impl Port {
     ) -> Result<Self, ContractError> {
         Self::new(
             PortTask::Consumer { task, side },
+            poison,
             node,
             bank,
             Vec::new(),
@@ -144,21 +179,29 @@ impl Port {
 
     fn new(
         task: PortTask,
+        poison: Poison,
         node: NodeCtx,
         bank: &mut CellBank,
         inputs: Vec<SlotSpec>,
         outputs: Vec<SlotSpec>,
     ) -> Result<Self, ContractError> {
         let (owned_inputs, owned_outputs) = (owned(&inputs), owned(&outputs));
+        let table = match bank.bind(inputs, outputs) {
+            Ok(table) => table,
+            Err(error) => {
+                drop_guarded(task);
+                return Err(error);
+            }
+        };
         Ok(Self {
             task,
             node,
-            table: bank.bind(inputs, outputs)?,
+            table,
             acquired: Vec::with_capacity(owned_inputs.len()),
             inputs: owned_inputs,
             outputs: owned_outputs,
             may_skip: false,
-            poisoned: false,
+            poison,
         })
     }
 
@@ -169,12 +212,13 @@ impl Port {
 
     /// The task, for an update. An async task is in two ports, and alone once the other is
     /// gone.
-    pub(crate) fn into_task(self) -> AnyTask {
-        match self.task {
-            PortTask::Sync { task, .. } => AnyTask::Sync(task),
+    pub(crate) fn into_task(mut self) -> Option<AnyTask> {
+        match std::mem::replace(&mut self.task, PortTask::Gone) {
+            PortTask::Sync { task, .. } => Some(LooseTask::Sync(task).into()),
             PortTask::Producer { task, .. } | PortTask::Consumer { task, .. } => {
-                AnyTask::Async(task)
+                Some(LooseTask::Async(task).into())
             }
+            PortTask::Gone => None,
         }
     }
 
@@ -193,6 +237,12 @@ impl Port {
     /// Whether owned outputs are popped and not all released.
     pub(crate) fn is_popped(&self) -> bool {
         self.outputs.iter().any(|output| output.held.is_some())
+    }
+
+    /// Whether the task has panicked, on either side.
+    #[inline]
+    fn is_poisoned(&self) -> bool {
+        self.poison.0.load(Ordering::Acquire)
     }
 
     fn error(&self, hook: Hook, error: impl Into<TaskError>) -> HookError {
@@ -217,7 +267,7 @@ impl Port {
     }
 
     fn check_alive(&self, hook: Hook) -> Result<(), HookError> {
-        if self.poisoned {
+        if self.is_poisoned() {
             let message = "it gets no further hook".to_owned();
             return Err(self.error(hook, TaskErrorKind::Panicked { message }));
         }
@@ -233,7 +283,7 @@ impl Port {
                 producer,
                 consumer,
             } => task.run_started(&mut RunCtx::new(producer, consumer, &*self.node.clock)),
-            PortTask::Producer { .. } | PortTask::Consumer { .. } => Ok(()),
+            _ => Ok(()),
         };
         result.map_err(|error| self.error(Hook::RunStarted, error))
     }
@@ -244,6 +294,7 @@ impl Port {
         consumer: &mut Self,
     ) -> Result<(), HookError> {
         producer.check_alive(Hook::RunStarted)?;
+        consumer.check_alive(Hook::RunStarted)?;
         let result = match (&mut producer.task, &mut consumer.task) {
             (PortTask::Producer { task, side }, PortTask::Consumer { side: other, .. }) => {
                 task.run_started(&mut RunCtx::new(side, other, &*producer.node.clock))
@@ -277,12 +328,14 @@ impl Port {
             };
             let view = match &mut self.task {
                 PortTask::Sync { task, producer, .. } => task
-                    .acquire_input(index, &mut AcquireCtx::new(lent, producer, node))
+                    .acquire_input(index, &mut AcquireCtx::new(lent, producer, node, index))
                     .map(|view| view.map(|view| std::ptr::from_ref(view.storage()))),
                 PortTask::Producer { task, side } => task
-                    .acquire_input(index, &mut AcquireCtx::new(lent, side, node))
+                    .acquire_input(index, &mut AcquireCtx::new(lent, side, node, index))
                     .map(|view| view.map(|view| std::ptr::from_ref(view.storage()))),
-                PortTask::Consumer { .. } => Err(ContractError::WrongSide { slot }.into()),
+                PortTask::Consumer { .. } | PortTask::Gone => {
+                    Err(ContractError::WrongSide { slot }.into())
+                }
             };
             view.map(|view| view.map(<*const Storage>::addr))
         };
@@ -336,20 +389,20 @@ impl Port {
     /// Takes back every acquired input, in reverse order of acquisition.
     pub(crate) fn cancel(&mut self, bank: &mut CellBank) {
         while let Some(position) = self.acquired.pop() {
-            let input = &mut self.inputs[position];
-            input.held = None;
-            if !self.poisoned
+            let slot = self.inputs[position].slot;
+            self.inputs[position].held = None;
+            if !self.is_poisoned()
                 && let Ok(lent) = bank.lend(&self.table)
             {
                 let node = &mut self.node;
                 match &mut self.task {
                     PortTask::Sync { task, producer, .. } => {
-                        task.cancel_input(input.slot, &mut AcquireCtx::new(lent, producer, node));
+                        task.cancel_input(slot, &mut AcquireCtx::new(lent, producer, node, slot));
                     }
                     PortTask::Producer { task, side } => {
-                        task.cancel_input(input.slot, &mut AcquireCtx::new(lent, side, node));
+                        task.cancel_input(slot, &mut AcquireCtx::new(lent, side, node, slot));
                     }
-                    PortTask::Consumer { .. } => {}
+                    PortTask::Consumer { .. } | PortTask::Gone => {}
                 }
             }
             empty(bank, &self.inputs[position]);
@@ -420,8 +473,10 @@ impl Port {
             return Err(self.error(HOOK, STRAY_SKIP));
         }
         let inputs = self.settle_inputs(HOOK, bank, &result);
-        let outputs = self.settle_outputs(HOOK, bank, &result);
-        inputs.and(outputs)?;
+        if inputs.is_err() {
+            self.drop_outputs(bank);
+        }
+        inputs.and_then(|()| self.settle_outputs(HOOK, bank, &result))?;
         result.map_err(|error| self.error(HOOK, error))
     }
 
@@ -429,8 +484,15 @@ impl Port {
     pub(crate) fn release(&mut self, bank: &mut CellBank, index: usize) -> Result<(), HookError> {
         const HOOK: Hook = Hook::ReleaseOutput;
         let slot = Slot::Output(index);
-        self.check_alive(HOOK)?;
         let position = self.outputs.iter().position(|output| output.slot == index);
+        if let Some(position) = position
+            && self.is_poisoned()
+        {
+            // The section is done with it, and the task gets no hook to take it back.
+            self.outputs[position].held = None;
+            empty(bank, &self.outputs[position]);
+        }
+        self.check_alive(HOOK)?;
         if let Some(position) = position
             && self.outputs[position].held.is_none()
         {
@@ -442,13 +504,17 @@ impl Port {
             ));
         }
         let result: TaskResult<()> = match (&mut self.task, bank.lend(&self.table)) {
-            (PortTask::Sync { task, consumer, .. }, Ok(lent)) => {
-                task.release_output(index, &mut ReleaseCtx::new(lent, consumer, &mut self.node))
+            (PortTask::Sync { task, consumer, .. }, Ok(lent)) => task.release_output(
+                index,
+                &mut ReleaseCtx::new(lent, consumer, &mut self.node, index),
+            ),
+            (PortTask::Consumer { task, side }, Ok(lent)) => task.release_output(
+                index,
+                &mut ReleaseCtx::new(lent, side, &mut self.node, index),
+            ),
+            (PortTask::Producer { .. } | PortTask::Gone, Ok(_)) => {
+                Err(ContractError::WrongSide { slot }.into())
             }
-            (PortTask::Consumer { task, side }, Ok(lent)) => {
-                task.release_output(index, &mut ReleaseCtx::new(lent, side, &mut self.node))
-            }
-            (PortTask::Producer { .. }, Ok(_)) => Err(ContractError::WrongSide { slot }.into()),
             (_, Err(error)) => Err(error.into()),
         };
         let Some(position) = position else {
@@ -472,21 +538,29 @@ impl Port {
         }
     }
 
+    /// The hook by which the task is told that nothing follows on this port's side.
+    pub(crate) fn finish_hook(&self) -> Hook {
+        match self.task {
+            PortTask::Consumer { .. } => Hook::ConsumerFinished,
+            _ => Hook::ProducerFinished,
+        }
+    }
+
     /// Tells the task that nothing follows on this port's side.
     pub(crate) fn finished(&mut self) {
-        if self.poisoned {
+        if self.is_poisoned() {
             return;
         }
         match &self.task {
             PortTask::Producer { task, .. } => task.producer_finished(),
             PortTask::Consumer { task, .. } => task.consumer_finished(),
-            PortTask::Sync { .. } => {}
+            PortTask::Sync { .. } | PortTask::Gone => {}
         }
     }
 
     /// After a panic in a hook: no further hook is called, and the cells are emptied.
     pub(crate) fn poison(&mut self, bank: &mut CellBank) {
-        self.poisoned = true;
+        self.poison.0.store(true, Ordering::Release);
         self.acquired.clear();
         for slot in self.inputs.iter_mut().chain(&mut self.outputs) {
             slot.held = None;
@@ -614,6 +688,13 @@ impl Port {
     }
 }
 
+/// A task's drop may panic; that must not unwind out of the graph's.
+impl Drop for Port {
+    fn drop(&mut self) {
+        drop_guarded(std::mem::replace(&mut self.task, PortTask::Gone));
+    }
+}
+
 fn address_in(bank: &mut CellBank, cell: usize) -> Option<Address> {
     bank.cell_mut(cell)?
         .region()
@@ -638,3 +719,8 @@ const STRAY_SKIP: ContractError = ContractError::Unexpected {
     found: "the result is Skip",
     expected: "only `execute` of a task that declares `may_skip` may skip",
 };
+
+#[cfg(test)]
+#[cfg(not(loom))]
+#[path = "port_tests.rs"]
+mod tests;

@@ -125,8 +125,8 @@ impl TDesc {
                     .zip(&expected)
                     .all(|((extent, stride), expected)| *extent == 1 || stride == expected)
             });
-        let aligned =
-            offset % dtype.align() == 0 && axes().all(|(_, stride)| stride % dtype.align() == 0);
+        let aligned = offset.is_multiple_of(dtype.align())
+            && axes().all(|(_, stride)| stride.is_multiple_of(dtype.align()));
         Ok(Self(Arc::new(Inner {
             shape: shape.into(),
             dtype,

@@ -51,7 +51,7 @@ struct Blocks {
 }
 
 /// Addresses start here: no process has memory mapped so high.
-const FIRST_ADDRESS: usize = 1 << 62;
+const FIRST_ADDRESS: usize = 1 << (usize::BITS - 2);
 
 impl FakeDevice {
     /// Device number `ordinal`.
@@ -278,10 +278,11 @@ unsafe impl Stream for FakeStream {
         self.check("record")?;
         let after = self.queue.lock().submitted;
         let event = FakeEvent {
+            key: self.key,
             queue: Arc::clone(&self.queue),
             after,
         };
-        Ok(ReadyAfter::new(self.key, Arc::new(event)))
+        Ok(ReadyAfter::new(Arc::new(event)))
     }
 
     fn wait_for(&self, token: &ReadyAfter) -> Result<(), DeviceError> {
@@ -305,6 +306,7 @@ unsafe impl Stream for FakeStream {
 }
 
 struct FakeEvent {
+    key: StreamKey,
     queue: Arc<Mutex<Queue>>,
     after: u64,
 }
@@ -317,10 +319,15 @@ impl fmt::Debug for FakeEvent {
     }
 }
 
-// SAFETY: complete once as many items are done as were submitted before the record; items
+// SAFETY: the key is that of the stream that recorded it. Complete once as many items are
+// done as were submitted before the record; items
 // done never become fewer. `wait` cannot step the stream (its work may need the caller's
 // thread), so it fails rather than return early.
 unsafe impl Event for FakeEvent {
+    fn stream(&self) -> StreamKey {
+        self.key
+    }
+
     fn is_complete(&self) -> Result<bool, DeviceError> {
         check(&self.queue, "is_complete")?;
         Ok(self.queue.lock().done >= self.after)

@@ -22,7 +22,7 @@ use crate::storage::{
     Alias, CellBank, ContractError, Sides, Slot, SlotSpec, SlotTable, Storage, TaskBuffer,
 };
 use crate::sync::{Arc, Mutex};
-use crate::task::port::Port;
+use crate::task::port::{Poison, Port, drop_guarded};
 use crate::task::{
     Aliasing, CreateCtx, Event, Flow, FrameMeta, Hook, HookError, IAsyncTask, IAsyncTaskFactory,
     ISyncTaskFactory, InferError, InferResult, Mailbox, NodeCtx, OpResult, StopFlags, TaskError,
@@ -235,17 +235,18 @@ impl HarnessBuilder {
             .map_err(|error| self.error(Hook::Create, error))?;
         let task: Arc<dyn IAsyncTask> = Arc::from(task);
         let (producer, consumer) = sides.into_parts();
+        let poison = Poison::default();
 
         let plan = Plan::new(&infer, &inputs, &self.ties, true, false);
         let node = shared.node(&memory, before);
         let pushed = Arc::clone(&task);
         let push = HarnessSide::new(&shared, &memory, plan, |bank, inputs, _| {
-            Port::producer(pushed, producer, node, bank, inputs)
+            Port::producer(pushed, poison.clone(), producer, node, bank, inputs)
         });
         let plan = Plan::new(&infer, &inputs, &self.ties, false, true);
         let node = shared.node(&memory, after);
         let pop = HarnessSide::new(&shared, &memory, plan, |bank, _, outputs| {
-            Port::consumer(task, consumer, node, bank, outputs)
+            Port::consumer(task, poison.clone(), consumer, node, bank, outputs)
         });
         let faces = (
             push.map_err(|error| self.error(Hook::Create, error))?,
@@ -318,8 +319,7 @@ impl Shared {
 
 /// Runs a function of a task or factory; a panic becomes an error.
 fn guarded<R>(f: impl FnOnce() -> Result<R, TaskError>) -> Result<R, TaskError> {
-    catch_unwind(AssertUnwindSafe(f))
-        .unwrap_or_else(|payload| Err(TaskError::panicked(payload.as_ref())))
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| Err(TaskError::panicked(payload)))
 }
 
 /// The cells around a task, and which slot is in which.
@@ -355,7 +355,7 @@ impl Plan {
                 });
                 let cell = match tied {
                     Some((first, _)) => plan.inputs[*first].cell,
-                    None => plan.cell(desc, owned),
+                    None => plan.cell(desc, owned, true),
                 };
                 let alias = tied.map(|_| Alias::View);
                 plan.inputs.push(SlotSpec {
@@ -371,7 +371,8 @@ impl Plan {
                 let owned = infer.owned_outputs[index];
                 let pair = infer.in_place.iter().find(|pair| pair.output == index);
                 let (cell, alias) = match pair {
-                    None => (plan.cell(desc, owned), None),
+                    // An owned output is published by the task and written by nobody else.
+                    None => (plan.cell(desc, owned, !owned), None),
                     Some(pair) => (
                         plan.inputs[pair.input].cell,
                         Some(match pair.aliasing {
@@ -391,16 +392,29 @@ impl Plan {
         plan
     }
 
-    fn cell(&mut self, desc: &TDesc, owned: bool) -> usize {
+    fn cell(&mut self, desc: &TDesc, owned: bool, written: bool) -> usize {
         let cell = self.cells.len();
-        // An owned output is read by others and written by nobody else; everything else is
-        // written by the task or by upstream.
-        self.cells.push(Storage::new(desc.clone(), true));
+        self.cells.push(Storage::new(desc.clone(), written));
         if !owned {
             self.borrowed.push((cell, desc.clone()));
         }
         cell
     }
+}
+
+/// Gives borrowed slots their memory.
+fn lend_borrowed(
+    bank: &mut CellBank,
+    memory: &Memory,
+    borrowed: Vec<(usize, TDesc)>,
+) -> Result<(), TaskError> {
+    for (cell, desc) in borrowed {
+        let region = TaskBuffer::allocate(memory, desc.location(), desc.end())?.into_region();
+        if let Some(storage) = bank.cell_mut(cell) {
+            storage.publish(region)?;
+        }
+    }
+    Ok(())
 }
 
 /// One section beside a task: before it, after it or, for a sync task, around it.
@@ -432,32 +446,34 @@ impl HarnessSide {
             borrowed,
         } = plan;
         let mut bank = CellBank::new(cells);
-        for (cell, desc) in borrowed {
-            let region = TaskBuffer::allocate(memory, desc.location(), desc.end())?.into_region();
-            if let Some(storage) = bank.cell_mut(cell) {
-                storage.publish(region)?;
-            }
+        if let Err(error) = lend_borrowed(&mut bank, memory, borrowed) {
+            // The task is in there, and its drop may panic.
+            drop_guarded(port);
+            return Err(error);
         }
         let owned = |specs: &[SlotSpec]| {
             (0..specs.len())
                 .filter(|index| specs[*index].owned)
                 .collect::<Vec<_>>()
         };
-        let upstream = inputs.iter().cloned().map(|spec| SlotSpec {
+        let (given, taken) = (inputs.clone(), outputs.clone());
+        // The task's own slots first, so that what is wrong with them is said of them.
+        let port = port(&mut bank, inputs, outputs)?;
+        let upstream = given.iter().cloned().map(|spec| SlotSpec {
             owned: false,
             ..spec
         });
         let upstream = bank.bind(Vec::new(), upstream.collect())?;
-        let downstream = outputs.iter().cloned().map(|spec| SlotSpec {
+        let downstream = taken.iter().cloned().map(|spec| SlotSpec {
             owned: false,
             alias: None,
             ..spec
         });
         let downstream = bank.bind(downstream.collect(), Vec::new())?;
         Ok(Self {
-            owned_inputs: owned(&inputs),
-            owned_outputs: owned(&outputs),
-            port: port(&mut bank, inputs, outputs)?,
+            owned_inputs: owned(&given),
+            owned_outputs: owned(&taken),
+            port,
             bank,
             upstream,
             downstream,
@@ -479,7 +495,7 @@ impl HarnessSide {
         let result = catch_unwind(AssertUnwindSafe(|| f(&mut self.port, &mut self.bank)));
         result.unwrap_or_else(|payload| {
             self.port.poison(&mut self.bank);
-            Err(self.error(hook, TaskError::panicked(payload.as_ref())))
+            Err(self.error(hook, TaskError::panicked(payload)))
         })
     }
 
@@ -682,7 +698,7 @@ impl HarnessSide {
     /// # Errors
     /// If the task panics.
     pub fn finish(&mut self) -> Result<(), HookError> {
-        self.call(Hook::ProducerFinished, |port, _| {
+        self.call(self.port.finish_hook(), |port, _| {
             port.finished();
             Ok(())
         })
@@ -796,7 +812,7 @@ impl TaskHarness {
                 started.unwrap_or_else(|payload| {
                     push.port.poison(&mut push.bank);
                     pop.port.poison(&mut pop.bank);
-                    Err(push.error(Hook::RunStarted, TaskError::panicked(payload.as_ref())))
+                    Err(push.error(Hook::RunStarted, TaskError::panicked(payload)))
                 })
             }
         }
@@ -915,8 +931,8 @@ impl TaskHarness {
                     popped: pop.popped,
                     published: pop.published,
                     released: pop.released,
-                    dropped: push.dropped + pop.dropped,
-                    copied_bytes: push.copied_bytes + pop.copied_bytes,
+                    dropped: push.dropped.saturating_add(pop.dropped),
+                    copied_bytes: push.copied_bytes.saturating_add(pop.copied_bytes),
                     memory: LedgerCounts::default(),
                 }
             }
@@ -936,3 +952,8 @@ impl HarnessSide {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+#[path = "harness_tests.rs"]
+mod tests;

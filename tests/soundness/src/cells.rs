@@ -535,6 +535,25 @@
 //! }
 //! ```
 //!
+//! # Another slot asked for than the hook was called for
+//!
+//! `acquire_input` reaches the cell of one slot, and the context knows of which.
+//!
+//! ```
+//! # use holoflow::prelude::*;
+//! fn acquire_input(ctx: &mut AcquireCtx<'_>) -> TaskResult<()> {
+//!     ctx.take_back(1).map(drop)
+//! }
+//! ```
+//!
+//! ```compile_fail,E0616
+//! # use holoflow::prelude::*;
+//! fn acquire_input(ctx: &mut AcquireCtx<'_>) -> TaskResult<()> {
+//!     ctx.asked = 1;
+//!     ctx.take_back(1).map(drop)
+//! }
+//! ```
+//!
 //! # The bank of cells reached
 //!
 //! What lends the pairs is core's own.

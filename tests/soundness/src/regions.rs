@@ -416,6 +416,26 @@
 //! }
 //! ```
 //!
+//! # A shared region made wider
+//!
+//! The range that it shows is its own, within what its keeper keeps.
+//!
+//! ```
+//! # use holoflow::storage::{Region, SharedRegion};
+//! fn widen(mut shared: SharedRegion, bytes: usize) -> Region {
+//!     shared = shared.clone();
+//!     shared.to_region()
+//! }
+//! ```
+//!
+//! ```compile_fail,E0616
+//! # use holoflow::storage::{Region, SharedRegion};
+//! fn widen(mut shared: SharedRegion, bytes: usize) -> Region {
+//!     shared.len = bytes;
+//!     shared.to_region()
+//! }
+//! ```
+//!
 //! # A ring copied
 //!
 //! Two rings would hand out the same rows.

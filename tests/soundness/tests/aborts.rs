@@ -42,7 +42,6 @@ fn a_process_that_ends_badly_is_noticed() {
 }
 
 #[test]
-#[ignore = "hole: regions shared again and again drop each other until the stack is full"]
 fn a_region_shared_a_hundred_thousand_times_over_is_dropped() {
     survives(
         "a_region_shared_a_hundred_thousand_times_over_is_dropped",
@@ -57,7 +56,6 @@ fn a_region_shared_a_hundred_thousand_times_over_is_dropped() {
 }
 
 #[test]
-#[ignore = "hole: windows of rings in windows of rings drop each other until the stack is full"]
 fn a_ring_in_a_window_of_a_ring_a_hundred_thousand_deep_is_dropped() {
     survives(
         "a_ring_in_a_window_of_a_ring_a_hundred_thousand_deep_is_dropped",

@@ -6,6 +6,7 @@
 use holoflow::prelude::*;
 use holoflow::storage::{ContractError, Region, Slot};
 use holoflow::task::{Hook, TaskErrorKind};
+use holoflow::testkit::TaskHarness;
 use holoflow_soundness::broken;
 use holoflow_soundness::fixture::{
     AsyncHooks, Stash, SyncHooks, asynchronous, frame, limiter, named, nothing_leaks, owner, stray,
@@ -94,85 +95,197 @@ fn acquire_that_publishes_and_fails_leaves_an_empty_cell() {
     assert!(task.producer().input_address(0).unwrap().is_none());
 }
 
-#[test]
-#[ignore = "hole: only the cell of the slot asked for is compared (PT3)"]
-fn acquire_that_also_fills_the_cell_of_another_input_is_an_error() {
+/// Two owned inputs; `mischief` is done before input `index` is lent.
+fn two_inputs(
+    mischief: impl Fn(usize, &mut AcquireCtx<'_>) -> TaskResult<()> + Clone + Send + Sync + 'static,
+) -> TaskHarness {
     let infer = InferResult::asynchronous([frame(), frame()], []).owning_inputs();
-    let mut task = asynchronous(infer, [frame(), frame()], |_| {
-        Ok(AsyncHooks::idle().acquire(|index, ctx| {
-            ctx.owned_input_storage(1 - index)?.publish(stray(4))?;
+    asynchronous(infer, [frame(), frame()], move |_| {
+        let mischief = mischief.clone();
+        let hooks = AsyncHooks::idle().acquire(move |index, ctx| {
+            mischief(index, ctx)?;
             lending(index, ctx)
+        });
+        Ok(hooks.push(|ctx| {
+            let inputs = [ctx.take_input(0)?, ctx.take_input(1)?];
+            for (input, mark) in inputs.iter().zip([1, 2]) {
+                assert_eq!(input.as_bytes()?, [mark; 4]);
+            }
+            Ok(OpResult::Ok)
         }))
     })
-    .unwrap();
-    let error = task.producer().acquire(0).unwrap_err();
-    broken!(
-        error,
-        Hook::AcquireInput,
-        Slot::Input(1),
-        ContractError::Order { .. }
-    );
-    assert!(
-        task.producer().input_mut::<u8>(1).is_err(),
-        "input 1 is not acquired"
-    );
+    .unwrap()
 }
 
 #[test]
-#[ignore = "hole: only the cell of the slot asked for is compared (PT3)"]
+fn acquire_that_also_fills_the_cell_of_another_input_is_an_error() {
+    let mut task = two_inputs(|index, ctx| {
+        ctx.owned_input_storage(1 - index)?.publish(stray(4))?;
+        Ok(())
+    });
+    for (asked, other) in [(0, 1), (1, 0)] {
+        let error = task.producer().acquire(asked).unwrap_err();
+        let slot = Slot::Input(other);
+        broken!(error, Hook::AcquireInput, slot, ContractError::OtherSlot { slot: s, asked: a }
+            if *s == slot && *a == asked);
+        assert!(
+            task.producer().input_mut::<u8>(other).is_err(),
+            "input {other} is not acquired"
+        );
+    }
+}
+
+#[test]
+fn acquire_that_lends_in_the_cell_of_another_input_is_an_error_and_finds_no_region_for_it() {
+    let sought = Stash::new();
+    let seen = sought.clone();
+    let mut task = two_inputs(move |index, ctx| {
+        let seen = seen.clone();
+        ctx.lend(1 - index, move |_| {
+            seen.hide(());
+            TaskResult::Ok(Some(stray(4)))
+        })
+        .map(drop)
+    });
+    let error = task.producer().acquire(0).unwrap_err();
+    let slot = Slot::Input(1);
+    broken!(error, Hook::AcquireInput, slot, ContractError::OtherSlot { slot: s, asked: 0 }
+        if *s == slot);
+    assert!(sought.find().is_none(), "nothing was taken from the task");
+    assert!(task.producer().input_address(1).unwrap().is_none());
+}
+
+#[test]
 fn acquire_that_steals_the_region_of_another_acquired_input_is_an_error() {
-    let loot = Stash::new();
+    let loot: Stash<Option<Region>> = Stash::new();
     let hidden = loot.clone();
+    let mut task = two_inputs(move |index, ctx| {
+        if index == 1 {
+            hidden.hide(ctx.owned_input_storage(0)?.retract());
+        }
+        Ok(())
+    });
+    assert!(task.producer().acquire(0).unwrap());
+    task.producer().write(0, &[1_u8; 4]).unwrap();
+    let error = task.producer().acquire(1).unwrap_err();
+    let slot = Slot::Input(0);
+    broken!(error, Hook::AcquireInput, slot, ContractError::OtherSlot { slot: s, asked: 1 }
+        if *s == slot);
+    assert!(loot.find().is_none());
+    assert_eq!(task.producer().input_mut::<u8>(0).unwrap(), [1; 4]);
+    assert!(task.producer().input_mut::<u8>(1).is_err());
+}
+
+#[test]
+fn a_region_of_another_acquired_input_is_not_stolen_taken_back_or_exchanged_by_any_way() {
+    // The refusals are passed over in silence; nothing came of what was refused.
+    let refusals: Stash<ContractError> = Stash::new();
+    let seen = refusals.clone();
+    let mut task = two_inputs(move |index, ctx| {
+        if index == 1 {
+            let taken = ctx.take_back(0).map(drop).unwrap_err();
+            seen.hide(taken.contract().unwrap().clone());
+            let access: &mut dyn IOStorageAccess = ctx;
+            for asked in [0, 2, usize::MAX] {
+                seen.hide(access.owned_input_storage(asked).map(drop).unwrap_err());
+            }
+            seen.hide(access.owned_output_storage(1).map(drop).unwrap_err());
+        }
+        Ok(())
+    });
+    let ledger = task.ledger();
+    let side = task.producer();
+    assert!(side.acquire(0).unwrap());
+    let before = side.input_address(0).unwrap();
+    side.write(0, &[1_u8; 4]).unwrap();
+    assert!(side.acquire(1).unwrap());
+    side.write(1, &[2_u8; 4]).unwrap();
+    assert_eq!(side.input_address(0).unwrap(), before);
+    let (slot, count) = (Slot::Input, 2);
+    for expected in [
+        ContractError::WrongSide {
+            slot: Slot::Output(1),
+        },
+        ContractError::SlotOutOfRange {
+            slot: slot(usize::MAX),
+            count,
+        },
+        ContractError::SlotOutOfRange {
+            slot: slot(2),
+            count,
+        },
+        ContractError::OtherSlot {
+            slot: slot(0),
+            asked: 1,
+        },
+        ContractError::OtherSlot {
+            slot: slot(0),
+            asked: 1,
+        },
+    ] {
+        assert_eq!(refusals.seek(), expected);
+    }
+    assert_eq!(side.try_push().unwrap(), OpResult::Ok);
+    drop(task);
+    nothing_leaks(&ledger);
+}
+
+#[test]
+fn cancel_reaches_only_the_input_it_was_called_for() {
+    let refusals: Stash<TaskError> = Stash::new();
+    let seen = refusals.clone();
     let infer = InferResult::asynchronous([frame(), frame()], []).owning_inputs();
     let mut task = asynchronous(infer, [frame(), frame()], move |_| {
-        let hidden = hidden.clone();
-        Ok(AsyncHooks::idle().acquire(move |index, ctx| {
-            if index == 1 {
-                hidden.hide(ctx.owned_input_storage(0)?.retract());
-            }
-            lending(index, ctx)
+        let seen = seen.clone();
+        let hooks = AsyncHooks::idle().acquire(lending);
+        Ok(hooks.cancel(move |index, ctx| {
+            let other = 1 - index;
+            seen.hide(ctx.take_back(other).map(drop).unwrap_err());
+            let storage = ctx.owned_input_storage(other);
+            seen.hide(storage.map(drop).unwrap_err().into());
+            drop(ctx.take_back(index));
         }))
     })
     .unwrap();
     assert!(task.producer().acquire(0).unwrap());
-    let error = task.producer().acquire(1).unwrap_err();
-    broken!(
-        error,
-        Hook::AcquireInput,
-        Slot::Input(0),
-        ContractError::Order { .. }
-    );
+    assert!(task.producer().acquire(1).unwrap());
+    task.producer().cancel_inputs().unwrap();
+    // In reverse order of acquisition: input 1 first, found last.
+    for asked in [0, 0, 1, 1] {
+        let slot = Slot::Input(1 - asked);
+        assert_eq!(
+            refusals.seek().contract(),
+            Some(&ContractError::OtherSlot { slot, asked })
+        );
+    }
+    assert!(refusals.find().is_none());
 }
 
 #[test]
-fn a_region_stolen_from_another_acquired_input_is_found_missing_when_it_is_written_and_pushed() {
+fn a_region_of_one_of_two_inputs_that_push_took_is_found_missing_when_it_is_written_and_pushed() {
     let infer = InferResult::asynchronous([frame(), frame()], []).owning_inputs();
     let mut task = asynchronous(infer, [frame(), frame()], |_| {
-        let hooks = AsyncHooks::idle().acquire(|index, ctx| {
-            if index == 1 {
-                drop(ctx.owned_input_storage(0)?.retract());
-            }
-            lending(index, ctx)
-        });
-        Ok(hooks.push(|ctx| {
-            ctx.take_input(0)?;
-            ctx.take_input(1)?;
-            Ok(OpResult::Ok)
+        Ok(AsyncHooks::idle().acquire(lending).push(|ctx| {
+            drop(ctx.take_input(0)?);
+            Ok(OpResult::NotReady)
         }))
     })
     .unwrap();
     let side = task.producer();
-    assert!(side.acquire(0).unwrap());
-    // Whether the thief's own hook fails or not, nobody may be given bytes of input 0.
-    let _ = side.acquire(1);
-    let error = side.input_mut::<u8>(0).unwrap_err();
-    assert_eq!(
-        error,
-        ContractError::Empty {
-            slot: Slot::Input(0)
-        }
-    );
-    assert!(side.try_push().is_err());
+    assert!(side.acquire(0).unwrap() && side.acquire(1).unwrap());
+    let error = side.try_push().unwrap_err();
+    let slot = Slot::Input(0);
+    broken!(error, Hook::TryPush, slot, ContractError::Order { slot: s, .. } if *s == slot);
+    // What was broken is cancelled as a whole, the input left in its cell too.
+    for index in [0, 1] {
+        let slot = Slot::Input(index);
+        assert_eq!(
+            side.input_mut::<u8>(index).unwrap_err(),
+            ContractError::Empty { slot }
+        );
+    }
+    let error = side.try_push().unwrap_err();
+    broken!(error, Hook::TryPush, slot, ContractError::Order { slot: s, .. } if *s == slot);
 }
 
 // ---------------------------------------------------------------------------------------
@@ -498,7 +611,7 @@ fn release_that_fails_leaves_an_empty_cell_and_is_not_asked_again() {
 /// Two outputs, marked 1 and 2; releasing output 0 does `mischief`.
 fn two_outputs(
     mischief: impl Fn(&mut ReleaseCtx<'_>) -> TaskResult<()> + Clone + Send + Sync + 'static,
-) -> holoflow::testkit::TaskHarness {
+) -> TaskHarness {
     let infer = InferResult::asynchronous([], [frame(), frame()]).owning_outputs();
     asynchronous(infer, [], move |_| {
         let mischief = mischief.clone();
@@ -521,8 +634,8 @@ fn two_outputs(
 }
 
 #[test]
-fn release_that_takes_another_output_too_leaves_nobody_with_its_bytes() {
-    let loot = Stash::new();
+fn release_that_takes_another_output_too_gets_nothing_and_leaves_it_published() {
+    let loot: Stash<Region> = Stash::new();
     let hidden = loot.clone();
     let mut task = two_outputs(move |ctx| {
         hidden.hide(ctx.take_back(1)?);
@@ -530,34 +643,64 @@ fn release_that_takes_another_output_too_leaves_nobody_with_its_bytes() {
     });
     let side = task.consumer();
     assert_eq!(side.try_pop().unwrap(), OpResult::Ok);
-    let _ = side.release(0);
+    let error = side.release(0).unwrap_err();
+    let slot = Slot::Output(1);
+    broken!(error, Hook::ReleaseOutput, slot, ContractError::OtherSlot { slot: s, asked: 0 }
+        if *s == slot);
+    assert!(loot.find().is_none());
     assert_eq!(
-        side.output::<u8>(1).unwrap_err(),
+        side.output::<u8>(0).unwrap_err(),
         ContractError::Empty {
-            slot: Slot::Output(1)
+            slot: Slot::Output(0)
         }
     );
-    assert_eq!(loot.seek().as_bytes().unwrap(), [2; 4]);
-    assert!(side.release(1).is_err());
+    assert_eq!(side.output::<u8>(1).unwrap(), [2; 4]);
+    side.release(1).unwrap();
 }
 
 #[test]
-#[ignore = "hole: only the cell of the slot asked for is compared (PT3)"]
 fn release_that_exchanges_the_region_of_another_output_is_an_error() {
     let mut task = two_outputs(|ctx| {
-        drop(ctx.take_back(1)?);
-        ctx.owned_output_storage(1)?.publish(stray(4))?;
+        let storage = ctx.owned_output_storage(1)?;
+        drop(storage.retract());
+        storage.publish(stray(4))?;
         Ok(())
     });
     let side = task.consumer();
     assert_eq!(side.try_pop().unwrap(), OpResult::Ok);
+    let before = side.output_address(1).unwrap();
     let error = side.release(0).unwrap_err();
-    broken!(
-        error,
-        Hook::ReleaseOutput,
-        Slot::Output(1),
-        ContractError::Order { .. }
-    );
+    let slot = Slot::Output(1);
+    broken!(error, Hook::ReleaseOutput, slot, ContractError::OtherSlot { slot: s, asked: 0 }
+        if *s == slot);
+    assert_eq!(side.output_address(1).unwrap(), before);
+    assert_eq!(side.output::<u8>(1).unwrap(), [2; 4]);
+}
+
+#[test]
+fn release_that_passes_over_its_refusals_releases_its_own_output_and_no_other() {
+    let mut task = two_outputs(|ctx| {
+        let access: &mut dyn IOStorageAccess = ctx;
+        for (asked, count) in [(2, 2), (usize::MAX, 2)] {
+            let slot = Slot::Output(asked);
+            assert_eq!(
+                access.owned_output_storage(asked).map(drop),
+                Err(ContractError::SlotOutOfRange { slot, count })
+            );
+        }
+        let slot = Slot::Input(0);
+        assert_eq!(
+            access.owned_input_storage(0).map(drop),
+            Err(ContractError::WrongSide { slot })
+        );
+        assert!(ctx.take_back(1).is_err());
+        Ok(())
+    });
+    let side = task.consumer();
+    assert_eq!(side.try_pop().unwrap(), OpResult::Ok);
+    side.release(0).unwrap();
+    assert_eq!(side.output::<u8>(1).unwrap(), [2; 4]);
+    side.release(1).unwrap();
 }
 
 // ---------------------------------------------------------------------------------------
@@ -646,7 +789,6 @@ fn execute_that_leaves_its_owned_input_or_publishes_no_output_is_an_error() {
 }
 
 #[test]
-#[ignore = "hole: an execute that breaks the contract leaves its outputs published (PT3)"]
 fn execute_that_leaves_its_owned_input_has_its_output_taken_back() {
     let infer = InferResult::sync([frame()], [frame()])
         .owning_inputs()

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use holoflow::prelude::*;
-use holoflow::storage::{ContractError, Refusal, Region, Slot};
+use holoflow::storage::{ContractError, Refusal, Region, RegionError, SharedRegion, Slot};
 use holoflow::task::{Hook, HookError};
 use holoflow::testkit::{FakeDevice, TaskHarness};
 use holoflow_soundness::broken;
@@ -34,17 +34,119 @@ fn floats() -> TDesc {
     TDesc::host::<f32>([2]).unwrap()
 }
 
+/// A shared region of four bytes marked 1, and one who reads it.
+fn shared_with_reader() -> (SharedRegion, Region) {
+    let mut region = stray(4);
+    region.as_mut_bytes().unwrap().fill(1);
+    let shared = region.into_shared();
+    let reader = shared.to_region();
+    (shared, reader)
+}
+
 #[test]
 fn a_shared_region_in_a_written_cell_is_refused() {
-    let shared = stray(4).into_shared();
-    let reader = shared.to_region();
-    let mut task = publishing(&frame(), move || shared.to_region()).unwrap();
-    let error = task.consumer().try_pop().unwrap_err();
-    let (slot, refusal) = (Slot::Output(0), Refusal::ReadOnly);
-    broken!(error, Hook::TryPop, slot, ContractError::Publish { slot: s, refusal: r }
+    // The cell of an owned input is written, by the node's upstream.
+    let (shared, reader) = shared_with_reader();
+    let infer = InferResult::asynchronous([frame()], []).owning_inputs();
+    let mut task = asynchronous(infer, [frame()], move |_| {
+        let shared = shared.clone();
+        Ok(AsyncHooks::idle().acquire(move |index, ctx| {
+            let lent = ctx.lend(index, |_| TaskResult::Ok(Some(shared.to_region())))?;
+            Ok(lent.map(|_| index))
+        }))
+    })
+    .unwrap();
+    let error = task.producer().acquire(0).unwrap_err();
+    let (slot, refusal) = (Slot::Input(0), Refusal::ReadOnly);
+    broken!(error, Hook::AcquireInput, slot, ContractError::Publish { slot: s, refusal: r }
         if *s == slot && *r == refusal);
-    assert_eq!(reader.as_bytes().unwrap(), [0; 4]);
-    assert!(task.consumer().output_address(0).unwrap().is_none());
+    assert!(task.producer().input_address(0).unwrap().is_none());
+    assert_eq!(reader.as_bytes().unwrap(), [1; 4]);
+}
+
+#[test]
+fn a_shared_region_put_back_for_the_input_it_was_made_of_is_refused() {
+    // At the same address: an exchange that comparing addresses would not notice.
+    let loot: Stash<SharedRegion> = Stash::new();
+    let hidden = loot.clone();
+    let mut task = owner(move |_| {
+        let hidden = hidden.clone();
+        let hooks = AsyncHooks::idle().acquire(|index, ctx| {
+            let lent = ctx.lend(index, |_| TaskResult::Ok(Some(stray(4))))?;
+            Ok(lent.map(|_| index))
+        });
+        Ok(hooks.push(move |ctx| {
+            let shared = ctx.take_input(0)?.into_shared();
+            hidden.hide(shared.clone());
+            ctx.owned_input_storage(0)?.publish(shared.to_region())?;
+            Ok(OpResult::NotReady)
+        }))
+    })
+    .unwrap();
+    let error = task.push(&[1_u8; 4]).unwrap_err();
+    let refusal = Refusal::ReadOnly;
+    assert_eq!(error.contract(), Some(&ContractError::Refused { refusal }));
+    assert!(task.producer().input_mut::<u8>(0).is_err());
+    let mut region = loot.seek().try_into_unique().unwrap();
+    region.as_mut_bytes().unwrap()[0] = 9;
+    assert_eq!(region.as_bytes().unwrap(), [9, 1, 1, 1]);
+}
+
+#[test]
+fn a_shared_region_as_output_is_read_downstream_and_written_by_nobody() {
+    let (shared, reader) = shared_with_reader();
+    let (published, lease) = (shared.clone(), shared);
+    let infer = InferResult::asynchronous([], [frame()]).owning_outputs();
+    let mut task = asynchronous(infer, [], move |_| {
+        let published = published.clone();
+        Ok(AsyncHooks::idle().pop(move |ctx| {
+            ctx.publish(0, published.to_region())?;
+            let output = Slot::Output(0);
+            for refused in [
+                ctx.outputs.get_mut::<u8>(0).map(drop),
+                ctx.outputs.bytes_mut(0).map(drop),
+            ] {
+                assert_eq!(refused, Err(ContractError::ReadOnly { slot: output }));
+            }
+            let mut held = ctx.owned_output_storage(0)?.retract().unwrap();
+            assert_eq!(held.as_mut_bytes(), Err(RegionError::ReadOnly));
+            ctx.publish(0, held)?;
+            Ok(OpResult::Ok)
+        }))
+    })
+    .unwrap();
+    for _ in 0..3 {
+        assert_eq!(task.pop::<u8>().unwrap(), Some(vec![1; 4]));
+    }
+    assert_eq!(task.consumer().try_pop().unwrap(), OpResult::Ok);
+    let shown = task.consumer().output_address(0).unwrap();
+    assert_eq!(shown, Some(reader.address()), "nothing was copied");
+    let lease = lease.try_into_unique().unwrap_err();
+    drop((task, reader));
+    assert!(lease.try_into_unique().is_ok());
+}
+
+#[test]
+fn one_shared_region_in_two_outputs_is_read_through_both() {
+    let (shared, reader) = shared_with_reader();
+    let infer = InferResult::asynchronous([], [frame(), frame()]).owning_outputs();
+    let mut task = asynchronous(infer, [], move |_| {
+        let shared = shared.clone();
+        Ok(AsyncHooks::idle().pop(move |ctx| {
+            ctx.publish(0, shared.to_region())?;
+            ctx.publish(1, shared.to_region())?;
+            assert!(ctx.outputs.get_pair_mut::<u8, u8>(0, 1).is_err());
+            Ok(OpResult::Ok)
+        }))
+    })
+    .unwrap();
+    let side = task.consumer();
+    assert_eq!(side.try_pop().unwrap(), OpResult::Ok);
+    for output in [0, 1] {
+        let shown = side.output_address(output).unwrap();
+        assert_eq!(shown, Some(reader.address()));
+        assert_eq!(side.output::<u8>(output).unwrap(), [1; 4]);
+    }
 }
 
 #[test]

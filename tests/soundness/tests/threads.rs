@@ -380,3 +380,95 @@ fn two_slots_of_one_node_opened_by_one_token_are_two_windows() {
         (&[1; 4][..], &[2; 4][..])
     );
 }
+
+/// Says that it is dropped.
+struct Farewell(mpsc::Sender<()>);
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        // Nobody listens once the test is over.
+        let _ = self.0.send(());
+    }
+}
+
+#[test]
+fn a_task_dropped_with_one_side_lives_while_a_hook_of_the_other_runs() {
+    let (gone, farewell) = mpsc::channel();
+    let (entered, inside) = mpsc::channel();
+    let (leave, wait) = mpsc::channel::<()>();
+    let parts = Mutex::new(Some((Farewell(gone), entered, wait)));
+    let mut task = owner(|ctx| {
+        let (farewell, entered, wait) = parts.lock().unwrap().take().unwrap();
+        let wait = Mutex::new(wait);
+        let region = Mutex::new(ctx.region_for(&frame())?);
+        Ok(AsyncHooks::idle().pop(move |_| {
+            let _kept = &farewell;
+            entered.send(()).map_err(TaskError::other)?;
+            wait.lock().unwrap().recv().map_err(TaskError::other)?;
+            region.lock().unwrap().as_mut_bytes()?.fill(1);
+            Ok(OpResult::NotReady)
+        }))
+    })
+    .unwrap();
+    let ledger = task.ledger();
+    // Sides are exchanged, so that the harness dropped has one side of each task.
+    let mut other = limiter(|hooks, _| hooks).unwrap();
+    std::mem::swap(task.consumer(), other.consumer());
+    thread::scope(|scope| {
+        let popping = scope.spawn(move || {
+            let result = other.consumer().try_pop().unwrap();
+            (result, other)
+        });
+        inside.recv().unwrap();
+        drop(task);
+        assert!(farewell.try_recv().is_err(), "a hook of it runs");
+        assert_eq!(ledger.counts().live_blocks, 1);
+        leave.send(()).unwrap();
+        let (result, other) = popping.join().unwrap();
+        assert_eq!(result, OpResult::NotReady);
+        assert!(farewell.try_recv().is_err(), "one side of it is left");
+        drop(other);
+        farewell.recv().unwrap();
+    });
+    nothing_leaks(&ledger);
+}
+
+#[test]
+fn parts_of_a_shared_window_dropped_on_many_threads_bring_the_window_back_once() {
+    let ledger = Ledger::new(Arc::new(HostProvider));
+    let memory = Memory::none().with(ledger.provider());
+    let region = TaskBuffer::allocate(&memory, MemLoc::Host, 8).unwrap();
+    let mut sides = Sides::new();
+    let slot = RegionSlot::new(&sides, region.into_region()).unwrap();
+    let producer = sides.split().0;
+    for round in 0..50_u8 {
+        let mut window = loop {
+            match slot.acquire(producer) {
+                Ok(window) => break window.unwrap(),
+                Err(error) => assert_eq!(error, ContractError::WindowOut),
+            }
+            thread::yield_now();
+        };
+        window.as_mut_bytes().unwrap().fill(round);
+        let shared = window.into_shared();
+        for at in [0, 2, 4, 6] {
+            let part = shared.to_region().split_at(at).unwrap().1;
+            thread::spawn(move || {
+                assert!(part.as_bytes().unwrap().iter().all(|byte| *byte == round));
+                // Alone or not, what is written is nobody else's.
+                if let Ok(mut part) = part.into_shared().try_into_unique() {
+                    part.as_mut_bytes().unwrap().fill(0xFF);
+                }
+            });
+        }
+        drop(shared);
+    }
+    loop {
+        if slot.acquire(producer).is_ok() {
+            break;
+        }
+        thread::yield_now();
+    }
+    drop(slot);
+    nothing_leaks(&ledger);
+}

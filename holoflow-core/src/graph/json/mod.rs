@@ -14,7 +14,8 @@
 //! null counts as `{}`. Edges name nodes exactly, and always have both slot numbers. An
 //! input that feeds several slots is a list, `[ { "to": …, "in": … }, … ]`; with a layout it
 //! is `{ "to": [ { "to": …, "in": … }, … ], "desc": … }`. A subgraph has the form of the
-//! whole document. `version` is 1 where present, and is not written.
+//! whole document. `version` is 1 where present, and is not written; nor is `$schema`, a key
+//! of the root by which editors find the schema, and which means nothing else.
 //!
 //! Reading reports everything that is wrong with a document at once. What it does not know
 //! is kept apart from what is wrong: unknown keys are warnings. Nothing is dropped silently:
@@ -22,7 +23,7 @@
 //!
 //! Nodes are numbered in the order of their names, by bytes, whatever the order in the text;
 //! edges keep their order. Writing what was read gives an equal document, but for defaults,
-//! unknown keys and `version`.
+//! unknown keys, `version` and `$schema`.
 
 mod keys;
 mod read;

@@ -22,6 +22,10 @@ use crate::tensor::TDesc;
 const DOCUMENT: &[&str] = &[
     "nodes", "edges", "inputs", "outputs", "graphs", "options", "version",
 ];
+/// Keys of the root: as of a graph, and where editors find the schema.
+const ROOT: &[&str] = &[
+    "nodes", "edges", "inputs", "outputs", "graphs", "options", "version", "$schema",
+];
 const NODE: &[&str] = &["type", "params", "debug"];
 const EDGE: &[&str] = &["from", "to", "out", "in"];
 const INPUT: &[&str] = &["to", "in", "desc"];
@@ -77,7 +81,8 @@ impl Reader {
         let Some(document) = self.object(value, place) else {
             return graph;
         };
-        self.unknown_keys(document, DOCUMENT, place);
+        let keys = if level == 0 { ROOT } else { DOCUMENT };
+        self.unknown_keys(document, keys, place);
         if let Some(version) = document.get("version")
             && version.as_u64() != Some(1)
         {

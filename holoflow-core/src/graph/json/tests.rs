@@ -425,6 +425,22 @@ fn what_a_parser_would_not_read_again_is_not_written() {
 }
 
 #[test]
+fn the_key_by_which_editors_find_the_schema_is_known_in_the_root_only() {
+    let document = json!({
+        "$schema": "graph.schema.json",
+        "nodes": {},
+        "graphs": { "g": { "nodes": {}, "$schema": "x" } },
+    });
+    let (graph, warnings) = GraphSpec::from_json(&document).unwrap();
+    let warnings: Vec<_> = warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        ["graphs.g[\"$schema\"]: unknown key, which is ignored"]
+    );
+    assert!(graph.to_json().unwrap().get("$schema").is_none());
+}
+
+#[test]
 fn g_17_unknown_extra_keys_are_warnings_with_a_near_match() {
     let document = json!({
         "nodes": { "a": { "type": "A", "parms": 1, "debgu": 2 }, "b": { "type": "A", "type2": 1 } },

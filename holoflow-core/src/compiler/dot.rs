@@ -1,0 +1,164 @@
+//! A plan as a drawing, in the language of Graphviz.
+//!
+//! Each section is a cluster. An async node is drawn as two halves, one in the cluster of each
+//! of its sections, joined by a dotted edge. Edges carry tensor, storage and layout.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::plan::{Plan, PlanNode};
+use crate::graph::quoted;
+use crate::ids::{NodeId, SectionId, TensorId};
+use crate::task::TaskKind;
+
+/// Settings are cut after so many characters.
+const SETTINGS: usize = 300;
+
+impl Plan {
+    /// Draws the plan, for Graphviz: `dot -Tsvg`.
+    #[must_use]
+    pub fn to_dot(&self) -> String {
+        let mut text = String::from("digraph holoflow_compiled {\n");
+        for line in self.lines() {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "  {line}");
+        }
+        text.push_str("}\n");
+        text
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let streams = self
+            .sections
+            .iter()
+            .filter(|section| section.device.is_some())
+            .count();
+        let asyncs = self
+            .nodes
+            .iter()
+            .filter(|node| node.task == TaskKind::Async)
+            .count();
+        let mut lines = vec![
+            format!("// streams: {streams}"),
+            format!(
+                "// tasks: {} sync, {asyncs} async",
+                self.nodes.len() - asyncs
+            ),
+            "rankdir=LR;".to_owned(),
+            "node [shape=box];".to_owned(),
+        ];
+        for (index, section) in self.sections.iter().enumerate() {
+            let id = SectionId::new(u32::try_from(index).unwrap_or(u32::MAX));
+            let title = format!("Section {id}: {}", self.section_name(id));
+            lines.push(format!("subgraph cluster_{id} {{"));
+            lines.push(format!("  label={};", quoted(&title)));
+            let halves = section.pops.iter().map(|node| (node, 'c'));
+            let halves = halves.chain(section.sync.iter().map(|node| (node, 's')));
+            let halves = halves.chain(section.pushes.iter().map(|node| (node, 'p')));
+            for (node, half) in halves {
+                lines.push(format!(
+                    "  n{node}{half} [label={}];",
+                    self.label(*node, half)
+                ));
+            }
+            lines.push("}".to_owned());
+        }
+        for (name, tensor) in &self.inputs {
+            lines.push(format!("i{tensor} [label={} style=rounded];", quoted(name)));
+        }
+        for (number, name) in self.outputs.keys().enumerate() {
+            lines.push(format!("o{number} [label={} style=rounded];", quoted(name)));
+        }
+        for (index, node) in self.nodes.iter().enumerate() {
+            if node.task == TaskKind::Async && node.producer.is_some() && node.consumer.is_some() {
+                lines.push(format!(
+                    "n{index}p -> n{index}c [style=dotted arrowhead=none];"
+                ));
+            }
+        }
+        self.edges(&mut lines);
+        lines
+    }
+
+    fn edges(&self, lines: &mut Vec<String>) {
+        for (index, tensor) in self.tensors.iter().enumerate() {
+            let (storage, desc) = (tensor.storage, &tensor.desc);
+            let from = match tensor.producer {
+                Some((node, output)) => {
+                    let half = if self.is_async(node) { 'c' } else { 's' };
+                    (format!("n{node}{half}"), format!(" taillabel=\"{output}\""))
+                }
+                None => (format!("i{index}"), String::new()),
+            };
+            let shared = tensor
+                .producer
+                .and_then(|(node, output)| Self::sharing(self.nodes.get(node.index())?, output));
+            let shared = shared.map_or_else(String::new, |shared| format!("\n({shared})"));
+            let label = quoted(&format!("t{index} s{storage}\n{desc}{shared}"));
+            for (node, input) in &tensor.readers {
+                let half = if self.is_async(*node) { 'p' } else { 's' };
+                let (from, tail) = &from;
+                lines.push(format!(
+                    "{from} -> n{node}{half} [label={label}{tail} headlabel=\"{input}\"];"
+                ));
+            }
+            for (number, output) in self.outputs.values().enumerate() {
+                if *output == TensorId::new(u32::try_from(index).unwrap_or(u32::MAX)) {
+                    let (from, tail) = &from;
+                    lines.push(format!("{from} -> o{number} [label={label}{tail}];"));
+                }
+            }
+        }
+    }
+
+    fn is_async(&self, node: NodeId) -> bool {
+        self.nodes
+            .get(node.index())
+            .is_some_and(|node| node.task == TaskKind::Async)
+    }
+
+    fn label(&self, node: NodeId, half: char) -> String {
+        let Some(found) = self.nodes.get(node.index()) else {
+            return quoted("");
+        };
+        let PlanNode {
+            name,
+            kind,
+            inputs,
+            outputs,
+            ..
+        } = found;
+        let ids = |tensors: &[TensorId]| {
+            tensors
+                .iter()
+                .map(|tensor| format!("t{tensor}"))
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let (side, tensors) = match half {
+            'p' => ("\npush side", format!("{} ->", ids(inputs))),
+            'c' => ("\npop side", format!("-> {}", ids(outputs))),
+            _ => ("", format!("{} -> {}", ids(inputs), ids(outputs))),
+        };
+        let mut text = format!("{name}\n[{kind}]{side}\n{}", tensors.trim());
+        if found.debug && half != 'c' && shows(&found.settings) {
+            let settings = found.settings.to_string();
+            match settings.char_indices().nth(SETTINGS) {
+                // Writing to a string does not fail.
+                Some((end, _)) => drop(write!(text, "\n{}…", &settings[..end])),
+                None => drop(write!(text, "\n{settings}")),
+            }
+        }
+        quoted(&text)
+    }
+}
+
+/// Whether there are settings to be shown.
+fn shows(settings: &Value) -> bool {
+    match settings {
+        Value::Null => false,
+        Value::Object(settings) => !settings.is_empty(),
+        _ => true,
+    }
+}
