@@ -391,18 +391,20 @@ fn make(
         .map_err(|error| CompileError::Create(HookError::new(&*node.name, hook, error)))
 }
 
-/// A cell for every storage of a section, empty, in the plan's order.
-fn cells(plan: &Plan, section: SectionId) -> Vec<Storage> {
-    let in_section = plan
-        .storages
-        .iter()
-        .filter(|storage| storage.section == Some(section));
-    in_section
-        .filter_map(|storage| {
-            let root = plan.tensors.get(storage.tensors.first()?.index())?;
-            Some(Storage::new(root.desc.clone(), storage.written))
-        })
-        .collect()
+/// The banks of all sections: a cell for every storage, empty, in the plan's order.
+fn banks(plan: &Plan) -> impl Iterator<Item = CellBank> {
+    let mut cells: Vec<Vec<Storage>> = Vec::new();
+    cells.resize_with(plan.sections.len(), Vec::new);
+    for storage in &plan.storages {
+        let root = storage
+            .tensors
+            .first()
+            .and_then(|root| plan.tensors.get(root.index()));
+        if let (Some(section), Some(root)) = (storage.section, root) {
+            cells[section.index()].push(Storage::new(root.desc.clone(), storage.written));
+        }
+    }
+    cells.into_iter().map(CellBank::new)
 }
 
 /// Number of each storage's cell within its section's bank.
@@ -456,9 +458,7 @@ fn slots(plan: &Plan, cells: &[usize], node: &PlanNode) -> (Vec<SlotSpec>, Vec<S
 /// the previous graph is touched.
 fn check_binding(plan: &Plan) -> Result<(), CompileErrors> {
     let numbers = cell_numbers(plan);
-    let mut banks: Vec<CellBank> = (0..plan.sections.len())
-        .map(|section| CellBank::new(cells(plan, section_id(section))))
-        .collect();
+    let mut banks: Vec<CellBank> = banks(plan).collect();
     for node in &plan.nodes {
         let (inputs, outputs) = slots(plan, &numbers, node);
         let bound = match (node.task, node.producer, node.consumer) {
@@ -482,10 +482,6 @@ fn check_binding(plan: &Plan) -> Result<(), CompileErrors> {
         })?;
     }
     Ok(())
-}
-
-fn section_id(index: usize) -> SectionId {
-    SectionId::new(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
 struct Parts {
@@ -512,9 +508,9 @@ fn assemble(
     let numbers = cell_numbers(&plan);
     let mut sections: Vec<Section> = streams
         .into_iter()
-        .enumerate()
-        .map(|(index, stream)| Section {
-            bank: CellBank::new(cells(&plan, section_id(index))),
+        .zip(banks(&plan))
+        .map(|(stream, bank)| Section {
+            bank,
             sync: Vec::new(),
             pops: Vec::new(),
             pushes: Vec::new(),

@@ -516,3 +516,53 @@ fn a_panic_in_create_is_an_error_of_that_node() {
         "nodes.p: create: the task panicked: out of ideas"
     );
 }
+
+#[test]
+fn nodes_of_subgraphs_are_planned_under_their_full_names() {
+    let world = World::new();
+    let (spec, _) = GraphSpec::from_json_str(
+        r#"{ "nodes": { "src": { "type": "Pass" }, "left": { "type": "graph:twice" } },
+             "edges": [ { "from": "src", "to": "left", "out": 0, "in": 0 } ],
+             "outputs": { "y": { "from": "left", "out": 0 } },
+             "graphs": { "twice": {
+                 "nodes": { "a": { "type": "Pass" }, "b": { "type": "Pass" } },
+                 "edges": [ { "from": "a", "to": "b", "out": 0, "in": 0 } ],
+                 "inputs": { "x": { "to": "a", "in": 0 } },
+                 "outputs": { "y": { "from": "b", "out": 0 } } } } }"#,
+    )
+    .unwrap();
+    let graph = world.compiler().compile(&spec).unwrap();
+    let names: Vec<_> = graph
+        .plan()
+        .nodes
+        .iter()
+        .map(|node| node.name.as_str())
+        .collect();
+    assert_eq!(names, ["left/a", "left/b", "src"]);
+    // No bytes are moved at the border, and the roles are those of the flat graph.
+    assert_eq!(graph.plan().copies().count(), 0);
+    assert_eq!(
+        graph
+            .plan()
+            .storages
+            .iter()
+            .filter(|s| s.role == Role::Io)
+            .count(),
+        1
+    );
+
+    let mut wrong = spec.clone();
+    if let Some(inner) = wrong.graphs.get_mut("twice") {
+        inner.edges[0].output = 3;
+    }
+    assert_eq!(
+        only(&world.compiler().plan(&wrong).unwrap_err()),
+        "graphs.twice.edges[0]: found output 3 of `left/a`, which has 1"
+    );
+    wrong.nodes[0].kind = "graph:thrice".to_owned();
+    assert_eq!(
+        only(&world.compiler().plan(&wrong).unwrap_err()),
+        "nodes.left.type: found `graph:thrice`, expected the name of a subgraph there is: did you \
+         mean `twice`?"
+    );
+}

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use crate::device::DeviceError;
+use crate::graph::{GraphError, GraphErrors};
 use crate::memory::MemoryError;
 use crate::storage::{ContractError, Slot};
 use crate::task::{HookError, TaskKind};
@@ -29,6 +30,9 @@ pub enum CompileError {
         /// Nodes that have it.
         count: usize,
     },
+    /// Subgraphs cannot be put in place.
+    #[error("{0}")]
+    Graph(GraphError),
     /// No factory for the node's kind.
     #[error("nodes.{node}.type: {cause}")]
     UnknownKind {
@@ -415,6 +419,12 @@ impl CompileErrors {
     #[allow(clippy::len_without_is_empty, reason = "never empty")]
     pub fn len(&self) -> usize {
         self.0.len()
+    }
+}
+
+impl From<GraphErrors> for CompileErrors {
+    fn from(errors: GraphErrors) -> Self {
+        Self(errors.into_iter().map(CompileError::Graph).collect())
     }
 }
 

@@ -7,15 +7,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::ir::{Ir, Maker, Source};
 use super::{CompileError, CompileErrors};
+use crate::graph::FlatGraph;
 use crate::registry::{Registry, TaskFactory};
 use crate::task::{Hook, HookError, InferResult, Placement, TaskError, TaskKind, TaskRequest};
 use crate::tensor::TDesc;
 
-pub(super) fn infer(ir: &mut Ir, registry: &Registry) -> Result<(), CompileErrors> {
+pub(super) fn infer(
+    flat: &FlatGraph<'_>,
+    ir: &mut Ir,
+    registry: &Registry,
+) -> Result<(), CompileErrors> {
     let mut errors = Vec::new();
     for position in 0..ir.order.len() {
         let node = ir.order[position];
-        let Some(inputs) = input_descs(ir, node, &mut errors) else {
+        let Some(inputs) = input_descs(flat, ir, node, &mut errors) else {
             continue;
         };
         match infer_node(ir, node, registry, &inputs) {
@@ -33,7 +38,12 @@ pub(super) fn infer(ir: &mut Ir, registry: &Registry) -> Result<(), CompileError
 }
 
 /// Layouts of a node's inputs; `None` if one is not known, which has been reported.
-fn input_descs(ir: &Ir, node: usize, errors: &mut Vec<CompileError>) -> Option<Vec<TDesc>> {
+fn input_descs(
+    flat: &FlatGraph<'_>,
+    ir: &Ir,
+    node: usize,
+    errors: &mut Vec<CompileError>,
+) -> Option<Vec<TDesc>> {
     let mut descs = Vec::with_capacity(ir.nodes[node].inputs.len());
     let mut known = true;
     for (input, source) in ir.nodes[node].inputs.iter().enumerate() {
@@ -45,9 +55,9 @@ fn input_descs(ir: &Ir, node: usize, errors: &mut Vec<CompileError>) -> Option<V
                     Some(desc) => descs.push(desc.clone()),
                     None => {
                         known = false;
-                        // Edges of the description come first, so the numbers are its own.
+                        // Edges of the flat graph come first, so the numbers are its own.
                         errors.push(CompileError::NoSuchOutput {
-                            place: format!("edges[{}]", ir.nodes[node].edges[input]),
+                            place: flat.edge_place(ir.nodes[node].edges[input]),
                             node: ir.nodes[from].name.clone(),
                             output,
                             count: result.output_descs.len(),

@@ -49,7 +49,7 @@ pub use error::{CompileError, CompileErrors};
 pub use plan::{Plan, PlanNode, PlanSection, PlanStorage, PlanTensor, Role};
 
 use crate::device::DeviceBackend;
-use crate::graph::GraphSpec;
+use crate::graph::{GraphSpec, flatten};
 use crate::memory::Memory;
 use crate::registry::Registry;
 use crate::sync::Arc;
@@ -174,8 +174,9 @@ impl<'r> Compiler<'r> {
 
     fn passes(&self, graph: &GraphSpec) -> Result<(ir::Ir, Plan), CompileErrors> {
         let conflicts = self.conflicts_of(graph)?;
-        let mut ir = validate::validate(graph, self.registry, &self.layouts)?;
-        infer::infer(&mut ir, self.registry)?;
+        let flat = flatten(graph)?;
+        let mut ir = validate::validate(&flat, self.registry, &self.layouts)?;
+        infer::infer(&flat, &mut ir, self.registry)?;
         let storages = owners::assign(&mut ir, self.registry, conflicts)?;
         let push_order = owners::push_order(&ir, &storages);
         let sections = sections::cut(&ir, &push_order)?;

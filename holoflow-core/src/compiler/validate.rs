@@ -7,17 +7,19 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::ir::{Ir, IrInput, IrNode, IrOutput, Maker, Reader, Source};
 use super::{CompileError, CompileErrors};
-use crate::graph::GraphSpec;
+use crate::graph::{FlatGraph, GraphSpec};
 use crate::registry::Registry;
 use crate::task::Placement;
 use crate::tensor::TDesc;
 
-/// Checks `graph`, which has no subgraphs any more, and makes the passes' form of it.
+/// Checks a flat graph and makes the passes' form of it. Nodes of subgraphs go by their full
+/// names, `outer/inner`; edges are named by their place in the description.
 pub(super) fn validate(
-    graph: &GraphSpec,
+    flat: &FlatGraph<'_>,
     registry: &Registry,
     layouts: &BTreeMap<String, TDesc>,
 ) -> Result<Ir, CompileErrors> {
+    let graph = &*flat.spec;
     let mut errors = Vec::new();
     check_names(graph, &mut errors);
     let mut ir = Ir::default();
@@ -45,7 +47,7 @@ pub(super) fn validate(
             infer: None,
         });
     }
-    connect(graph, &mut ir, layouts, &mut errors);
+    connect(flat, &mut ir, layouts, &mut errors);
     CompileErrors::check(errors)?;
     ir.sort()?;
     Ok(ir)
@@ -74,11 +76,12 @@ fn check_names(graph: &GraphSpec, errors: &mut Vec<CompileError>) {
 }
 
 fn connect(
-    graph: &GraphSpec,
+    flat: &FlatGraph<'_>,
     ir: &mut Ir,
     layouts: &BTreeMap<String, TDesc>,
     errors: &mut Vec<CompileError>,
 ) {
+    let graph = &*flat.spec;
     let count = graph.nodes.len();
     let names: Vec<&String> = graph.inputs.keys().collect();
     for edge in &graph.edges {
@@ -103,7 +106,7 @@ fn connect(
     }
     let place = |edge: usize, source: Source| match source {
         Source::Input(input) => format!("inputs.{}", names[input]),
-        Source::Node { .. } => format!("edges[{edge}]"),
+        Source::Node { .. } => flat.edge_place(edge),
     };
     // For each node, the edges to it in order: where they begin in `to`, and one more.
     let mut begin = vec![0_usize; count + 1];

@@ -18,8 +18,8 @@ use std::ptr::{self, NonNull};
 
 use crate::device::{DeviceError, Pending, ReadyAfter};
 use crate::memory::{Address, AllocationHandle, Memory, MemoryError};
-use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::Arc;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::tensor::{Element, MemLoc};
 
 /// Move-only owner of a range of bytes of one allocation.

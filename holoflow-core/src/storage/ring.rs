@@ -148,7 +148,10 @@ pub enum RingError {
 const MAX_DEPTH: usize = 16;
 
 fn needed_text(needed: &Option<usize>) -> String {
-    needed.map_or_else(|| "uncountably many".to_owned(), |needed| needed.to_string())
+    needed.map_or_else(
+        || "uncountably many".to_owned(),
+        |needed| needed.to_string(),
+    )
 }
 
 /// Single-producer, single-consumer ring of windows of one region.
