@@ -162,3 +162,151 @@ fn shows(settings: &Value) -> bool {
         _ => true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::compiler::{Compiler, Plan};
+    use crate::graph::GraphSpec;
+    use crate::registry::Registry;
+    use crate::task::{
+        CreateCtx, IAsyncTask, IAsyncTaskFactory, ISyncTask, ISyncTaskFactory, InferResult,
+        TaskError, TaskInfo, TaskRequest, TaskResult,
+    };
+    use crate::tensor::TDesc;
+
+    /// Gives U8[4] and overwrites its input, if it has one.
+    struct Sync;
+
+    impl ISyncTaskFactory for Sync {
+        fn describe(&self) -> TaskInfo {
+            TaskInfo::new("Sync.")
+        }
+
+        fn infer(&self, request: &TaskRequest<'_>) -> TaskResult<InferResult> {
+            let frame = TDesc::host::<u8>([4])?;
+            let result = InferResult::sync(request.inputs().to_vec(), [frame]);
+            Ok(match request.inputs().len() {
+                0 => result,
+                _ => result.overwriting(0, 0),
+            })
+        }
+
+        fn create(
+            &self,
+            _: &TaskRequest<'_>,
+            _: &mut CreateCtx<'_>,
+        ) -> TaskResult<Box<dyn ISyncTask>> {
+            Err(TaskError::other("only planned"))
+        }
+    }
+
+    struct Queue;
+
+    impl IAsyncTaskFactory for Queue {
+        fn describe(&self) -> TaskInfo {
+            TaskInfo::new("Queue.")
+        }
+
+        fn infer(&self, request: &TaskRequest<'_>) -> TaskResult<InferResult> {
+            let [frame] = request.exactly::<1>()?;
+            Ok(InferResult::asynchronous([frame.clone()], [frame.clone()]).owning_outputs())
+        }
+
+        fn create(
+            &self,
+            _: &TaskRequest<'_>,
+            _: &mut CreateCtx<'_>,
+        ) -> TaskResult<Box<dyn IAsyncTask>> {
+            Err(TaskError::other("only planned"))
+        }
+    }
+
+    fn plan(json: serde_json::Value) -> Plan {
+        let mut registry = Registry::new();
+        registry.register_sync("Sync", Sync).unwrap();
+        registry.register_async("Queue", Queue).unwrap();
+        let (graph, _) = GraphSpec::from_json(&json).unwrap();
+        Compiler::new(&registry).plan(&graph).unwrap()
+    }
+
+    #[test]
+    fn d_05_sections_are_clusters_and_async_nodes_are_halves() {
+        let plan = plan(json!({
+            "nodes": { "a": { "type": "Sync" }, "q": { "type": "Queue" }, "z": { "type": "Sync" } },
+            "edges": [
+                { "from": "a", "to": "q", "out": 0, "in": 0 },
+                { "from": "q", "to": "z", "out": 0, "in": 0 }
+            ]
+        }));
+        assert_eq!(
+            plan.to_dot(),
+            r#"digraph holoflow_compiled {
+  // streams: 0
+  // tasks: 2 sync, 1 async
+  rankdir=LR;
+  node [shape=box];
+  subgraph cluster_0 {
+    label="Section 0: section 0";
+    n0s [label="a\n[Sync]\n-> t0"];
+    n1p [label="q\n[Queue]\npush side\nt0 ->"];
+  }
+  subgraph cluster_1 {
+    label="Section 1: section 1";
+    n1c [label="q\n[Queue]\npop side\n-> t1"];
+    n2s [label="z\n[Sync]\nt1 -> t2"];
+  }
+  n1p -> n1c [style=dotted arrowhead=none];
+  n0s -> n1p [label="t0 s0\nU8[4]@Host" taillabel="0" headlabel="0"];
+  n1c -> n2s [label="t1 s1\nU8[4]@Host" taillabel="0" headlabel="0"];
+}
+"#
+        );
+    }
+
+    #[test]
+    fn d_05_outputs_that_share_storage_are_marked_and_the_border_is_drawn() {
+        let dot = plan(json!({
+            "nodes": { "a": { "type": "Sync" }, "b": { "type": "Sync" } },
+            "edges": [ { "from": "a", "to": "b", "out": 0, "in": 0 } ],
+            "outputs": { "y": { "from": "b", "out": 0 } }
+        }))
+        .to_dot();
+        assert!(dot.contains(r#"o0 [label="y" style=rounded];"#), "{dot}");
+        let edge = r#"n1s -> o0 [label="t1 s0\nU8[4]@Host\n(overwrites input 0)" taillabel="0"];"#;
+        assert!(dot.contains(edge), "{dot}");
+    }
+
+    #[test]
+    fn d_06_settings_are_on_one_line_and_cut() {
+        let long = "x".repeat(400);
+        let dot = plan(json!({
+            "nodes": {
+                "a": { "type": "Sync", "params": { "text": long } },
+                "b": { "type": "Sync", "params": { "n": 1 } },
+                "c": { "type": "Sync", "params": { "n": 2 }, "debug": false }
+            }
+        }))
+        .to_dot();
+        let cut = format!(
+            r#"\n{{\"text\":\"{}…"];"#,
+            "x".repeat(300 - r#"{"text":""#.len())
+        );
+        assert!(dot.contains(&cut), "{dot}");
+        assert!(
+            dot.contains(r#"n1s [label="b\n[Sync]\n-> t1\n{\"n\":1}"];"#),
+            "{dot}"
+        );
+        assert!(dot.contains(r#"n2s [label="c\n[Sync]\n-> t2"];"#), "{dot}");
+    }
+
+    #[test]
+    fn d_07_an_empty_plan_still_renders() {
+        assert_eq!(
+            plan(json!({ "nodes": {} })).to_dot(),
+            "digraph holoflow_compiled {\n  // streams: 0\n  // tasks: 0 sync, 0 async\n  \
+             rankdir=LR;\n  node [shape=box];\n}\n"
+        );
+    }
+}

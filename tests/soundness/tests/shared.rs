@@ -541,10 +541,15 @@ impl Play {
                 self.held.push(Holder::Shared(shared));
             }
             (7 | 8, Holder::Shared(shared)) => {
-                self.held.push(match shared.try_into_unique() {
+                let holder = Holder::Shared(shared.clone());
+                let before = holder.bytes();
+                drop(holder);
+                let holder = match shared.try_into_unique() {
                     Ok(region) => Holder::Region(region),
                     Err(shared) => Holder::Shared(shared),
-                });
+                };
+                assert_eq!(holder.bytes(), before, "another range than was shared");
+                self.held.push(holder);
             }
             (_, holder) => drop(holder),
         }

@@ -1,7 +1,6 @@
 //! Tests of putting subgraphs in place.
 
 use std::collections::HashMap;
-use std::time::Instant;
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -398,31 +397,6 @@ fn sg2_depth_costs_no_stack() {
     assert_eq!(flat.spec.nodes.len(), 1);
     assert_eq!(flat.spec.nodes[0].name.len(), 2 * depth + 1);
     assert_eq!(flat.spec.outputs["y"], OutputSpec::new(NodeId::new(0), 0));
-}
-
-#[test]
-#[ignore = "measures time: run it alone, in release"]
-fn sg2_time_grows_with_size() {
-    // Chains of filters, ten times as many: far less than a hundred times the time.
-    let time = |uses: usize| {
-        let mut graph = GraphSpec::default();
-        let mut last = node(&mut graph, "src", "Source");
-        for index in 0..uses {
-            let next = node(&mut graph, &format!("stage{index}"), "graph:filter");
-            graph.edges.push(EdgeSpec::new((last, 0), (next, 0)));
-            graph.edges.push(EdgeSpec::new((last, 0), (next, 1)));
-            last = next;
-        }
-        graph.graphs.insert("filter".into(), filter());
-        let start = Instant::now();
-        let flat = flatten(&graph).unwrap();
-        assert_eq!(flat.spec.nodes.len(), 2 * uses + 1);
-        start.elapsed()
-    };
-    let best = |uses| (0..5).map(|_| time(uses)).min().unwrap();
-    let (small, large) = (best(5_000), best(50_000));
-    println!("10 000 nodes in {small:?}, 100 000 in {large:?}");
-    assert!(large < small * 40, "{small:?}, {large:?}");
 }
 
 /// What a flat edge joins, found by following the description naively.
