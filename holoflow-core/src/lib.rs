@@ -1,5 +1,5 @@
-//! The heart of Holoflow: what a tensor is, who may touch which bytes when, and what a
-//! task is.
+//! The heart of Holoflow: what a tensor is, who may touch which bytes when, what a task is,
+//! and how tasks are composed.
 //!
 //! This crate knows no GPU interface and does no input or output. Its modules form
 //! layers; each uses only those named before it:
@@ -10,8 +10,18 @@
 //! 4. [`memory`]: where bytes come from and how they go back;
 //! 5. [`storage`]: who may touch which bytes when;
 //! 6. [`task`]: all that a task author sees;
-//! 7. [`registry`]: from a kind's name to its factory;
-//! 8. `testkit` (feature `testkit`): one task, no scheduler, no threads.
+//! 7. [`graph`]: the description of a pipeline;
+//! 8. [`registry`]: from a kind's name to its factory;
+//! 9. [`compiler`]: from a description to where every byte lives;
+//! 10. `testkit` (feature `testkit`): one task, no scheduler, no threads.
+
+#![cfg_attr(
+    not(feature = "testkit"),
+    allow(
+        dead_code,
+        reason = "hooks are called by the test kit, and by the scheduler to come"
+    )
+)]
 
 pub mod clock;
 pub mod compiler;

@@ -17,11 +17,14 @@ use crate::device::{DeviceBackend, Stream};
 use crate::ids::{NodeId, SectionId, TensorId};
 use crate::memory::Memory;
 use crate::registry::TaskFactory;
-use crate::storage::{Alias, CellBank, Region, Sides, SlotSpec, Storage, TaskBuffer};
+use crate::storage::{
+    Alias, CellBank, ConsumerSide, ProducerSide, Region, Sides, SlotSpec, Storage, TaskBuffer,
+};
 use crate::sync::Arc;
 use crate::task::port::{AnyTask, LooseTask, Poison, Port};
 use crate::task::{
-    Aliasing, CreateCtx, Hook, HookError, NodeCtx, TaskError, TaskKind, TaskRequest, TaskResult,
+    Aliasing, CreateCtx, Hook, HookError, IAsyncTask, ISyncTask, NodeCtx, TaskError, TaskKind,
+    TaskRequest, TaskResult,
 };
 use crate::tensor::{MemLoc, TDesc};
 
@@ -137,6 +140,9 @@ pub(super) fn build(
     resources: &Resources,
     mut previous: Option<CompiledGraph>,
 ) -> Result<CompiledGraph, (CompileErrors, Option<CompiledGraph>)> {
+    if let Some(graph) = previous.take_if(|previous| previous.plan == plan) {
+        return graph.renew(ir, resources).map_err(|errors| (errors, None));
+    }
     let known = previous.as_ref().map(Known::of).unwrap_or_default();
     let prepared = match prepare(ir, &plan, resources, known) {
         Ok(prepared) => prepared,
@@ -154,18 +160,10 @@ pub(super) fn build(
         .unwrap_or_default();
     let mut errors = Vec::new();
     for (index, node) in plan.nodes.iter().enumerate() {
-        if tasks[index].is_none()
-            && let Some(task) = old.tasks.remove(&node.name)
-        {
-            match make(
-                ir,
-                &plan,
-                resources,
-                index,
-                &sides[index],
-                &streams,
-                Some(task),
-            ) {
+        if tasks[index].is_none() {
+            // None is left of a task that has panicked: it is made anew.
+            let task = old.tasks.remove(&node.name);
+            match make(ir, &plan, resources, index, &sides[index], &streams, task) {
                 Ok(task) => tasks[index] = Some(task),
                 Err(error) => errors.push(error),
             }
@@ -575,6 +573,60 @@ fn assemble(
     })
 }
 
+/// An updated task on its way into the ports of its predecessor.
+enum Renewed {
+    Sync(Option<(Box<dyn ISyncTask>, Sides)>),
+    Async {
+        task: Arc<dyn IAsyncTask>,
+        poison: Poison,
+        producer: Option<ProducerSide>,
+        consumer: Option<ConsumerSide>,
+    },
+}
+
+impl Renewed {
+    fn new(task: LooseTask, sides: Sides) -> Self {
+        match task {
+            LooseTask::Sync(task) => Self::Sync(Some((task, sides))),
+            LooseTask::Async(task) => {
+                let (producer, consumer) = sides.into_parts();
+                Self::Async {
+                    task,
+                    poison: Poison::default(),
+                    producer: Some(producer),
+                    consumer: Some(consumer),
+                }
+            }
+        }
+    }
+
+    /// Puts the task, or the side of it that the port is for, into the port.
+    fn put_into(&mut self, port: &mut Port) {
+        match self {
+            Self::Sync(task) => {
+                if let Some((task, sides)) = task.take() {
+                    port.renew_sync(task, sides.into_parts());
+                }
+            }
+            Self::Async {
+                task,
+                poison,
+                producer,
+                consumer,
+            } => {
+                let (task, poison) = (Arc::clone(task), poison.clone());
+                if port.is_consumer() {
+                    if let Some(side) = consumer.take() {
+                        port.renew_consumer(task, poison, side);
+                    }
+                } else if let Some(side) = producer.take() {
+                    port.renew_producer(task, poison, side);
+                }
+            }
+        }
+    }
+}
+
 /// The ports of a node: a sync node has the first only.
 #[derive(Default)]
 struct NodePorts {
@@ -646,6 +698,58 @@ fn connect(
 }
 
 impl CompiledGraph {
+    /// The graph for an equal plan: memory, streams and ports stay as they are, and every task
+    /// is updated.
+    fn renew(mut self, ir: &Ir, resources: &Resources) -> Result<Self, CompileErrors> {
+        let streams: Vec<_> = self.streams().map(Option::<&_>::cloned).collect();
+        let mut old: Vec<Option<AnyTask>> = Vec::new();
+        old.resize_with(self.plan.nodes.len(), || None);
+        for section in &mut self.sections {
+            let ports = section
+                .sync
+                .iter_mut()
+                .chain(&mut section.pops)
+                .chain(&mut section.pushes);
+            for (node, port) in ports {
+                if self.plan.nodes[node.index()].inserted.is_none() {
+                    // Of an async task, which is in two ports, one handle is left.
+                    old[node.index()] = None;
+                    old[node.index()] = port.take_task(&mut section.bank);
+                }
+            }
+        }
+        let mut errors = Vec::new();
+        let mut new: Vec<Option<Renewed>> = Vec::with_capacity(old.len());
+        for (index, old) in old.into_iter().enumerate() {
+            if self.plan.nodes[index].inserted.is_some() {
+                new.push(None);
+                continue;
+            }
+            let sides = Sides::new();
+            match make(ir, &self.plan, resources, index, &sides, &streams, old) {
+                Ok(task) => new.push(task.loose().map(|task| Renewed::new(task, sides))),
+                Err(error) => {
+                    new.push(None);
+                    errors.push(error);
+                }
+            }
+        }
+        CompileErrors::check(errors)?;
+        for section in &mut self.sections {
+            let ports = section
+                .sync
+                .iter_mut()
+                .chain(&mut section.pops)
+                .chain(&mut section.pushes);
+            for (node, port) in ports {
+                if let Some(task) = &mut new[node.index()] {
+                    task.put_into(port);
+                }
+            }
+        }
+        Ok(self)
+    }
+
     /// Takes tasks and memory out.
     fn take_apart(self) -> Old {
         let mut old = Old::default();
@@ -660,13 +764,13 @@ impl CompiledGraph {
                 .into_iter()
                 .chain(section.pops)
                 .chain(section.pushes);
-            for (node, port) in ports {
+            for (node, mut port) in ports {
                 let node = &self.plan.nodes[node.index()];
                 if node.inserted.is_none() {
                     // An async task is in two ports: the second takes the place of the first,
                     // so that one handle is left.
                     old.tasks.remove(&node.name);
-                    if let Some(task) = port.into_task() {
+                    if let Some(task) = port.take_task(&mut section.bank) {
                         old.tasks.insert(node.name.clone(), task);
                     }
                 }

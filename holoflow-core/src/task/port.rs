@@ -41,6 +41,8 @@ pub(crate) struct Port {
     /// Numbers in `inputs` of what is acquired, in order of acquisition.
     acquired: Vec<usize>,
     may_skip: bool,
+    /// Whether it is the port of an async task's pop side.
+    consumer: bool,
     poison: Poison,
 }
 
@@ -86,7 +88,7 @@ enum PortTask {
         producer: ProducerSide,
         consumer: ConsumerSide,
     },
-    /// Taken out; only while the port is being dropped.
+    /// Taken out: for an update, or while the port is being dropped.
     Gone,
     Producer {
         task: Arc<dyn IAsyncTask>,
@@ -186,6 +188,7 @@ impl Port {
         outputs: Vec<SlotSpec>,
     ) -> Result<Self, ContractError> {
         let (owned_inputs, owned_outputs) = (owned(&inputs), owned(&outputs));
+        let consumer = matches!(task, PortTask::Consumer { .. });
         let table = match bank.bind(inputs, outputs) {
             Ok(table) => table,
             Err(error) => {
@@ -201,8 +204,14 @@ impl Port {
             inputs: owned_inputs,
             outputs: owned_outputs,
             may_skip: false,
+            consumer,
             poison,
         })
+    }
+
+    /// Whether it is the port of an async task's pop side, also while the task is taken out.
+    pub(crate) fn is_consumer(&self) -> bool {
+        self.consumer
     }
 
     /// Whether `execute` may answer `Skip`.
@@ -210,16 +219,60 @@ impl Port {
         self.may_skip = may_skip;
     }
 
-    /// The task, for an update. An async task is in two ports, and alone once the other is
-    /// gone.
-    pub(crate) fn into_task(mut self) -> Option<AnyTask> {
-        match std::mem::replace(&mut self.task, PortTask::Gone) {
+    /// Takes the task out, for an update; `None` if it has panicked, so that nobody gets it
+    /// again. What was acquired or popped is gone: the cells of owned slots are empty. An async
+    /// task is in two ports, and alone once it has left both.
+    pub(crate) fn take_task(&mut self, bank: &mut CellBank) -> Option<AnyTask> {
+        self.acquired.clear();
+        for slot in self.inputs.iter_mut().chain(&mut self.outputs) {
+            slot.held = None;
+            empty(bank, slot);
+        }
+        let task = match std::mem::replace(&mut self.task, PortTask::Gone) {
             PortTask::Sync { task, .. } => Some(LooseTask::Sync(task).into()),
             PortTask::Producer { task, .. } | PortTask::Consumer { task, .. } => {
                 Some(LooseTask::Async(task).into())
             }
             PortTask::Gone => None,
-        }
+        };
+        task.filter(|_| !self.is_poisoned())
+    }
+
+    /// Puts another sync task in the place of one that was taken out.
+    pub(crate) fn renew_sync(
+        &mut self,
+        task: Box<dyn ISyncTask>,
+        sides: (ProducerSide, ConsumerSide),
+    ) {
+        let (producer, consumer) = sides;
+        self.poison = Poison::default();
+        self.task = PortTask::Sync {
+            task,
+            producer,
+            consumer,
+        };
+    }
+
+    /// Puts another async task's push side in the place of one that was taken out.
+    pub(crate) fn renew_producer(
+        &mut self,
+        task: Arc<dyn IAsyncTask>,
+        poison: Poison,
+        side: ProducerSide,
+    ) {
+        self.poison = poison;
+        self.task = PortTask::Producer { task, side };
+    }
+
+    /// Puts another async task's pop side in the place of one that was taken out.
+    pub(crate) fn renew_consumer(
+        &mut self,
+        task: Arc<dyn IAsyncTask>,
+        poison: Poison,
+        side: ConsumerSide,
+    ) {
+        self.poison = poison;
+        self.task = PortTask::Consumer { task, side };
     }
 
     /// Whether owned input `index` is acquired.

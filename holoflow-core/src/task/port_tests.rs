@@ -843,15 +843,24 @@ fn pt4_a_task_that_panics_as_it_is_dropped_does_no_harm() {
 
 #[test]
 fn the_task_comes_out_of_its_port() {
-    let stage = Stage::of_side(1, true);
-    let Some(LooseTask::Async(task)) = stage.port.into_task().and_then(AnyTask::loose) else {
+    let mut stage = Stage::of_side(1, true);
+    let task = stage.port.take_task(&mut stage.bank);
+    let Some(LooseTask::Async(task)) = task.and_then(AnyTask::loose) else {
         panic!("an async task");
     };
     drop(stage.other);
     assert!(task.take::<Puppet>().is_some(), "the other port is gone");
-    let stage = Stage::sync(1);
-    let Some(LooseTask::Sync(task)) = stage.port.into_task().and_then(AnyTask::loose) else {
+    let mut stage = Stage::sync(1);
+    let task = stage.port.take_task(&mut stage.bank);
+    let Some(LooseTask::Sync(task)) = task.and_then(AnyTask::loose) else {
         panic!("a sync task");
     };
     assert!(task.take::<Puppet>().is_some());
+}
+
+#[test]
+fn pt4_a_task_that_panicked_is_not_handed_to_an_update() {
+    let mut stage = Stage::sync(1);
+    stage.port.poison(&mut stage.bank);
+    assert!(stage.port.take_task(&mut stage.bank).is_none());
 }

@@ -7,6 +7,8 @@
 //! - `compile/plan_us_per_node/FAMILY_NODES`: of that the passes alone, `Compiler::plan`.
 //! - `compile/flat_ratio/FAMILY`, `compile/plan_flat_ratio/FAMILY`: of the sizes measured, the
 //!   slowest node over the fastest. Large graphs do not fit in the caches, small ones do.
+//! - `compile/recompile_ratio/FAMILY`: `Compiler::recompile` of an equal graph of 10 000 nodes,
+//!   with the dropping of what is left of the first, over `Compiler::compile`.
 //!
 //! Families:
 //!
@@ -71,7 +73,31 @@ fn main() {
             time
         });
     }
+    recompile(&mut bench, &compiler);
     bench.finish();
+}
+
+/// Compiles a graph, and compiles it again with what came of it.
+fn recompile(bench: &mut Bench, compiler: &Compiler<'_>) {
+    for (family, make) in [FAMILIES[0], FAMILIES[1]] {
+        let name = format!("compile/recompile_ratio/{family}");
+        if !bench.selects(&name) {
+            continue;
+        }
+        let graph = make(10_000);
+        bench.figure(&name).at_most(0.5).sample("ratio", || {
+            let start = Instant::now();
+            let first = compiler.compile(&graph).expect("the graph compiles");
+            let compiled = start.elapsed();
+            let start = Instant::now();
+            let second = compiler
+                .recompile(&graph, first)
+                .expect("the graph compiles again");
+            let recompiled = start.elapsed();
+            drop(second);
+            recompiled.as_secs_f64() / compiled.as_secs_f64()
+        });
+    }
 }
 
 fn measure(bench: &mut Bench, prefix: &str, family: Family, time: impl Fn(&GraphSpec) -> Duration) {
