@@ -22,6 +22,12 @@ mod sync_task {}
 #[doc = include_str!("../docs/guide/async-task.md")]
 mod async_task {}
 
+#[doc = include_str!("../docs/guide/composing.md")]
+mod composing {}
+
+#[doc = include_str!("../docs/guide/graph-files.md")]
+mod graph_files {}
+
 #[doc = include_str!("../docs/decisions/0001-side-tokens.md")]
 mod decision_0001 {}
 
@@ -30,3 +36,6 @@ mod decision_0002 {}
 
 #[doc = include_str!("../docs/decisions/0003-one-pointer-errors.md")]
 mod decision_0003 {}
+
+#[doc = include_str!("../docs/decisions/0004-the-command-is-a-package.md")]
+mod decision_0004 {}

@@ -1,7 +1,8 @@
 //! Holoflow: a GPU-aware streaming dataflow scheduler.
 //!
-//! This crate is the facade: it re-exports the parts and holds no logic. Most programs
-//! start with the [`prelude`]. The guide is in the folder `docs/`.
+//! This crate is the facade: it re-exports the parts, and adds the command `holoflow` as a
+//! module (feature `cli`). Most programs start with the [`prelude`]. The guide is in the folder
+//! `docs/`.
 //!
 //! One task, tested without a scheduler (feature `testkit`):
 //!
@@ -25,13 +26,18 @@
 
 #![forbid(unsafe_code)]
 
-pub use holoflow_core::{clock, device, graph, ids, memory, registry, storage, task, tensor};
+pub use holoflow_core::{
+    clock, compiler, device, graph, ids, memory, registry, storage, task, tensor,
+};
 pub use holoflow_cpu as cpu;
 #[cfg(feature = "cuda")]
 pub use holoflow_cuda as cuda;
 
 #[cfg(feature = "testkit")]
 pub use holoflow_core::testkit;
+
+#[cfg(feature = "cli")]
+pub mod cli;
 
 #[cfg(doctest)]
 mod doctests;

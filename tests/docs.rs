@@ -2,13 +2,18 @@
 //!
 //! 1. the README and every page of `docs/` are doctests of the facade (`src/doctests.rs`);
 //! 2. no block is excused from compiling or running;
-//! 3. links between pages lead somewhere;
-//! 4. an example with tests has `test = true` in the manifest, without which they never run.
+//! 3. a block of JSON is JSON, and a graph file if it has nodes, without errors or warnings;
+//! 4. links between pages lead somewhere;
+//! 5. an example with tests has `test = true` in the manifest, without which they never run.
 //!
 //! Each check is a function over text, and has a test that plants what it must find.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use holoflow::compiler::Compiler;
+use holoflow::graph::GraphSpec;
+use holoflow::registry::Registry;
 
 /// A file: its path from the root, with `/`, and its text.
 struct Page {
@@ -26,6 +31,17 @@ fn every_page_is_a_doctest() {
 #[test]
 fn no_block_is_excused() {
     clean(excused(&pages()));
+}
+
+#[test]
+fn blocks_of_json_are_what_they_seem() {
+    let pages = pages();
+    let graphs = pages
+        .iter()
+        .flat_map(json_blocks)
+        .filter(|(_, text)| text.contains("\"nodes\""));
+    assert!(graphs.count() > 1, "the walk misses graph files");
+    clean(wrong_json(&pages));
 }
 
 #[test]
@@ -75,6 +91,51 @@ fn excused(pages: &[Page]) -> Vec<String> {
             if !fine {
                 findings.push(format!("{}:{number}: a block of `{words}`", page.path));
             }
+        }
+    }
+    findings
+}
+
+/// Each block of JSON with the line that opens it.
+fn json_blocks(page: &Page) -> Vec<(usize, String)> {
+    let mut blocks = Vec::new();
+    let mut open: Option<(usize, Vec<&str>)> = None;
+    for (number, line) in (1..).zip(page.text.lines()) {
+        open = match (open, line.trim()) {
+            (None, "```json") => Some((number, Vec::new())),
+            (None, _) => None,
+            (Some((number, lines)), "```") => {
+                blocks.push((number, lines.join("\n")));
+                None
+            }
+            (Some((number, mut lines)), _) => {
+                lines.push(line);
+                Some((number, lines))
+            }
+        };
+    }
+    blocks
+}
+
+fn wrong_json(pages: &[Page]) -> Vec<String> {
+    let mut registry = Registry::new();
+    holoflow::cpu::register_all(&mut registry).expect("no kind is there twice");
+    let mut findings = Vec::new();
+    for page in pages {
+        for (number, text) in json_blocks(page) {
+            let wrong = match serde_json::from_str::<serde_json::Value>(&text) {
+                Err(error) => error.to_string(),
+                Ok(value) if value.get("nodes").is_none() => continue,
+                Ok(_) => match GraphSpec::from_json_str(&text) {
+                    Err(errors) => errors.to_string(),
+                    Ok((_, warnings)) if !warnings.is_empty() => warnings[0].to_string(),
+                    Ok((graph, _)) => match Compiler::new(&registry).plan(&graph) {
+                        Err(errors) => errors.to_string(),
+                        Ok(_) => continue,
+                    },
+                },
+            };
+            findings.push(format!("{}:{number}: {wrong}", page.path));
         }
     }
     findings
@@ -198,6 +259,23 @@ fn an_excused_block_is_found() {
     for bad in ["", "rust,no_run", "ignore", "rust,ignore", "compile_fail"] {
         assert_eq!(found(bad), 1, "{bad}");
     }
+}
+
+#[test]
+fn wrong_json_is_found() {
+    let found = |json: &str| wrong_json(&planted("a.md", &format!("x\n```json\n{json}\n```\n")));
+    assert_eq!(found("{ \"nodes\": {} }"), [""; 0]);
+    assert_eq!(found("{ \"other\": 1 }"), [""; 0]);
+    assert_eq!(found("{ nodes }").len(), 1);
+    assert_eq!(found("{ \"nodes\": [] }").len(), 1);
+    assert_eq!(
+        found("{ \"nodes\": {}, \"edge\": [] }"),
+        ["a.md:2: edge: unknown key, which is ignored: did you mean `edges`?"]
+    );
+    assert_eq!(
+        found("{ \"nodes\": { \"a\": { \"type\": \"A\" } } }"),
+        ["a.md:2: nodes.a.type: no task of kind `A` is registered"]
+    );
 }
 
 #[test]

@@ -175,7 +175,7 @@ fn i_12_the_descriptor_is_normalised_to_offset_zero_and_default_strides() {
     let task = TaskHarness::asynchronous(&OwnedRateLimiterFactory, json!({ "max_fps": 10 }), [odd])
         .unwrap();
     let plain = TDesc::host::<u16>([2, 3]).unwrap();
-    assert_eq!(task.infer().input_descs, [plain.clone()]);
+    assert_eq!(task.infer().input_descs, std::slice::from_ref(&plain));
     assert_eq!(task.infer().output_descs, [plain]);
     assert_eq!(task.infer().owned_inputs, [true]);
     assert_eq!(task.infer().owned_outputs, [true]);
