@@ -399,7 +399,17 @@ fn banks(plan: &Plan) -> impl Iterator<Item = CellBank> {
             .first()
             .and_then(|root| plan.tensors.get(root.index()));
         if let (Some(section), Some(root)) = (storage.section, root) {
-            cells[section.index()].push(Storage::new(root.desc.clone(), storage.written));
+            // In-place outputs may have another element type than the tensor they lie in.
+            let tensors = storage
+                .tensors
+                .iter()
+                .filter_map(|tensor| plan.tensors.get(tensor.index()));
+            let align = tensors
+                .map(|tensor| tensor.desc.dtype().align())
+                .max()
+                .unwrap_or(1);
+            let cell = Storage::new(root.desc.clone(), storage.written).aligned(align);
+            cells[section.index()].push(cell);
         }
     }
     cells.into_iter().map(CellBank::new)

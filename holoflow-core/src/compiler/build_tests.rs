@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::compiler::{CompileErrors, Compiler};
-use crate::graph::{EdgeSpec, GraphSpec, NodeSpec};
+use crate::graph::{EdgeSpec, GraphSpec, InputSpec, NodeSpec, OutputSpec};
 use crate::registry::Registry;
 use crate::storage::{RegionSlot, TView};
 use crate::sync::Mutex;
@@ -565,4 +565,26 @@ fn nodes_of_subgraphs_are_planned_under_their_full_names() {
         "nodes.left.type: found `graph:thrice`, expected the name of a subgraph there is: did you \
          mean `twice`?"
     );
+}
+
+#[test]
+fn cp3_every_cell_but_those_of_owners_and_graph_inputs_has_a_region() {
+    let world = World::new();
+    let mut spec = chain(&[("a", "Pass"), ("q", "Queue"), ("b", "Pass")]);
+    let input = InputSpec::new(NodeId::new(0), 0).with_desc(TDesc::host::<f32>([4]).unwrap());
+    spec.inputs.insert("frames".to_owned(), input);
+    spec.outputs
+        .insert("out".to_owned(), OutputSpec::new(NodeId::new(2), 0));
+    let mut graph = world.compiler().compile(&spec).unwrap();
+    let plan = graph.plan().clone();
+    let mut seen = [0, 0];
+    for storage in &plan.storages {
+        let allocated = matches!(storage.role, Role::Execution | Role::Io);
+        for tensor in &storage.tensors {
+            assert_eq!(graph.address(*tensor).is_some(), allocated, "{plan}");
+        }
+        seen[usize::from(allocated)] += 1;
+    }
+    // The graph input and the queue's two slots; the output.
+    assert_eq!(seen, [3, 1]);
 }

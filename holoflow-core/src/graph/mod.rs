@@ -24,8 +24,7 @@ mod subgraph;
 
 pub use builder::{BuiltGraph, GraphBuilder, GraphRef, In, Node, Out, Subgraph};
 pub use closure::{CLOSURE_PREFIX, ClosureInUse};
-#[allow(unused_imports, reason = "for the drawing of compiled graphs")]
-pub(crate) use dot::{escape, quoted};
+pub(crate) use dot::quoted;
 pub use error::{GraphError, GraphErrorKind, GraphErrors, GraphWarning};
 pub use spec::{EdgeSpec, GraphSpec, InputRef, InputSpec, NodeSpec, OutputSpec, SUBGRAPH_PREFIX};
 pub use subgraph::{FlatGraph, flatten};

@@ -51,6 +51,13 @@ impl Storage {
         }
     }
 
+    /// The same cell for tensors of another element type too, whose elements need addresses at
+    /// multiples of `align`.
+    pub(crate) fn aligned(mut self, align: usize) -> Self {
+        self.align = self.align.max(align);
+        self
+    }
+
     /// Puts `region` in the cell, so that every view of it shows these bytes.
     ///
     /// # Errors

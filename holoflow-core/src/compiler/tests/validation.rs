@@ -322,7 +322,7 @@ fn a_factory_gets_the_tensor_that_it_wants() {
 }
 
 #[test]
-fn a_pass_reports_all_that_it_finds_and_the_next_does_not_run() {
+fn cp1_a_pass_reports_all_that_it_finds_and_the_next_does_not_run() {
     let mut graph = graph(
         "a = S
          a = Nope
