@@ -27,7 +27,7 @@
 //! - **ST2** A region's bytes outlive it. Held by: it owns a count on its allocation, or
 //!   on the region it was made from.
 //! - **ST3** Within one hook, no byte is reachable through `Inputs` and writable through
-//!   `Outputs`, nor through two outputs. Held by: [`SlotTable`] construction compares
+//!   `Outputs`, nor through two outputs. Held by: `SlotTable` construction compares
 //!   the cells of all slots; a node's slots are lent under a mutable borrow of the bank.
 //! - **ST4** A cell cannot change while a slice of its bytes lives. Held by: reaching a
 //!   cell needs a mutable borrow of the whole context.

@@ -5,10 +5,8 @@
 //! it, at the same time. A factory says what a task needs and makes ([`InferResult`]),
 //! then creates it.
 //!
-//! What this layer does not know: graphs, sections and threads. [`Port`] is what a
+//! What this layer does not know: graphs, sections and threads. A port (`port.rs`) is what a
 //! scheduler (or the test kit) calls hooks through; it holds tasks to the contract.
-//!
-//! [`Port`]: port::Port
 
 mod context;
 mod error;
