@@ -77,9 +77,9 @@ pub enum CompileError {
     },
     /// The inputs connected are not numbered without gaps.
     #[error(
-        "{place}: input {input} of `{node}` is out of bounds: {count} connections must be numbered \
-         0 to {}, and input {missing} is unconnected",
-        .count - 1
+        "{place}: input {input} of `{node}` is out of bounds: {}, and input {missing} is \
+         unconnected",
+        numbering(*.count)
     )]
     InputGap {
         /// The edge or graph input with the largest number.
@@ -361,6 +361,14 @@ pub enum CompileError {
         /// As inferred.
         inferred: TaskKind,
     },
+}
+
+/// How so many connections must be numbered.
+fn numbering(count: usize) -> String {
+    match count {
+        0 | 1 => "the only connection must be number 0".to_owned(),
+        _ => format!("{count} connections must be numbered 0 to {}", count - 1),
+    }
 }
 
 fn circle(nodes: &[String]) -> String {

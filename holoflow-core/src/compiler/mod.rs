@@ -8,7 +8,8 @@
 //! Passes, each a file, in this order: flatten subgraphs (`crate::graph`), `validate`,
 //! `infer`, `owners` (tensor ids and storage ids, see `storage`; owners, copies;
 //! `wishes` says what it cannot order), `sections` (and streams), `flow`, `describe`
-//! (roles, memory), `verify`, and `build` (allocate, storage access, create or update tasks).
+//! (roles, memory), and `build` (allocate; verify, by binding every slot to its cell; create or
+//! update tasks).
 //!
 //! What this layer does not know: threads, time, and when a section runs. It is the one place
 //! that decides where bytes live.
@@ -173,10 +174,10 @@ impl<'r> Compiler<'r> {
     }
 
     fn passes(&self, graph: &GraphSpec) -> Result<(ir::Ir, Plan), CompileErrors> {
-        let conflicts = self.conflicts_of(graph)?;
         let flat = flatten(graph)?;
         let mut ir = validate::validate(&flat, self.registry, &self.layouts)?;
         infer::infer(&flat, &mut ir, self.registry)?;
+        let conflicts = self.conflicts_of(graph)?;
         let storages = owners::assign(&mut ir, self.registry, conflicts)?;
         let push_order = owners::push_order(&ir, &storages);
         let sections = sections::cut(&ir, &push_order)?;

@@ -146,7 +146,7 @@ fn c_09_inputs_must_be_numbered_without_gaps() {
     graph.edges.push(EdgeSpec::new((a, 0), (b, 1)));
     assert_eq!(
         refused(&graph).to_string(),
-        "edges[0]: input 1 of `b` is out of bounds: 1 connections must be numbered 0 to 0, and \
+        "edges[0]: input 1 of `b` is out of bounds: the only connection must be number 0, and \
          input 0 is unconnected"
     );
     graph.edges.push(EdgeSpec::new((a, 0), (b, 0)));

@@ -22,6 +22,9 @@ use crate::tensor::TDesc;
 const DOCUMENT: &[&str] = &[
     "nodes", "edges", "inputs", "outputs", "graphs", "options", "version",
 ];
+/// Keys of `options`: what the compiler reads.
+const OPTIONS: [&str; 1] = ["on_ownership_conflict"];
+
 /// Keys of the root: as of a graph, and where editors find the schema.
 const ROOT: &[&str] = &[
     "nodes", "edges", "inputs", "outputs", "graphs", "options", "version", "$schema",
@@ -116,6 +119,8 @@ impl Reader {
             if let Some(options) = self.object(options, &place) {
                 if level > 0 && !options.is_empty() {
                     self.warnings.push(GraphWarning::SubgraphOptions { place });
+                } else {
+                    self.unknown_keys(options, &OPTIONS, &place);
                 }
                 graph.options = options.clone();
             }
