@@ -126,7 +126,7 @@ fn every_form_that_the_reader_takes_fits() {
         },
         "outputs": { "o": { "from": "a", "out": 0 } },
         "graphs": { "g": { "nodes": { "a": limit }, "graphs": { "h": { "nodes": {} } } } },
-        "options": { "on_ownership_conflict": "error", "threads": 4 },
+        "options": { "on_ownership_conflict": "error" },
     });
     let (_, warnings) = GraphSpec::from_json(&document).unwrap();
     assert_eq!(warnings, []);
