@@ -1,18 +1,18 @@
 //! Rate limiter without copies: the producer writes into the very bytes that the consumer
 //! reads.
 //!
-//! Its one region goes to and fro in a [`RegionSlot`]: lent to upstream as the owned
+//! Its one region goes to and fro in a `RegionSlot`: lent to upstream as the owned
 //! input, and once the deadline is reached to downstream as the owned output. While it is
 //! filled there is nothing to lend, so upstream waits.
 
-use holoflow_core::storage::{ConsumerCell, RegionSlot, TView};
+use holoflow_core::storage::TView;
 use holoflow_core::task::{
     AcquireCtx, AsyncPopCtx, AsyncPushCtx, CreateCtx, Flow, IAsyncTask, IAsyncTaskFactory,
-    InferResult, OpResult, Pacer, ReleaseCtx, RunCtx, TaskInfo, TaskRequest, TaskResult,
+    InferResult, OpResult, ReleaseCtx, RunCtx, TaskInfo, TaskRequest, TaskResult,
 };
 
 use super::RateLimiterSettings;
-use super::rate_limiter::infer_frame;
+use super::rate_limiter::{PacedSlot, infer_frame};
 
 /// Makes owning rate limiters, kind `OwnedRateLimiter`.
 ///
@@ -22,8 +22,7 @@ use super::rate_limiter::infer_frame;
 pub struct OwnedRateLimiterFactory;
 
 struct OwnedRateLimiter {
-    slot: RegionSlot,
-    pacer: ConsumerCell<Pacer>,
+    frame: PacedSlot,
 }
 
 impl IAsyncTask for OwnedRateLimiter {
@@ -32,7 +31,7 @@ impl IAsyncTask for OwnedRateLimiter {
         index: usize,
         ctx: &'c mut AcquireCtx<'_>,
     ) -> TaskResult<Option<TView<'c>>> {
-        ctx.lend(index, |side| self.slot.acquire(side))
+        ctx.lend(index, |side| self.frame.slot.acquire(side))
     }
 
     fn try_push(&self, ctx: &mut AsyncPushCtx<'_>) -> TaskResult<OpResult> {
@@ -40,42 +39,25 @@ impl IAsyncTask for OwnedRateLimiter {
             return Ok(OpResult::Cancelled);
         }
         let frame = ctx.take_input(0)?;
-        self.slot.commit(ctx.side, frame)?;
+        self.frame.slot.commit(ctx.side, frame)?;
         Ok(OpResult::Ok)
     }
 
     fn try_pop(&self, ctx: &mut AsyncPopCtx<'_>) -> TaskResult<OpResult> {
-        if ctx.is_cancelled() {
-            return Ok(OpResult::Cancelled);
+        match self.frame.pop(ctx)? {
+            Ok(frame) => ctx.publish(0, frame).map(|()| OpResult::Ok),
+            Err(answer) => Ok(answer),
         }
-        if !self.slot.is_filled() {
-            return Ok(OpResult::NotReady);
-        }
-        let now = ctx.now();
-        let pacer = self.pacer.open(ctx.side)?;
-        if !pacer.is_due(now) {
-            let due = pacer.due();
-            ctx.wake_at(due);
-            return Ok(OpResult::NotReady);
-        }
-        pacer.emitted(now);
-        let Some(frame) = self.slot.pop(ctx.side)? else {
-            return Ok(OpResult::NotReady);
-        };
-        ctx.publish(0, frame)?;
-        Ok(OpResult::Ok)
     }
 
     fn release_output(&self, index: usize, ctx: &mut ReleaseCtx<'_>) -> TaskResult<()> {
         let frame = ctx.take_back(index)?;
-        self.slot.release(ctx.side, frame)?;
+        self.frame.slot.release(ctx.side, frame)?;
         Ok(())
     }
 
     fn run_started(&self, ctx: &mut RunCtx<'_>) -> TaskResult<()> {
-        let now = ctx.now();
-        self.pacer.open(ctx.consumer)?.start(now);
-        Ok(())
+        self.frame.start(ctx)
     }
 }
 
@@ -98,11 +80,8 @@ impl IAsyncTaskFactory for OwnedRateLimiterFactory {
         request: &TaskRequest<'_>,
         ctx: &mut CreateCtx<'_>,
     ) -> TaskResult<Box<dyn IAsyncTask>> {
-        let frame = infer_frame(request)?;
-        let pacer = request.settings::<RateLimiterSettings>()?.pacer()?;
         Ok(Box::new(OwnedRateLimiter {
-            slot: ctx.region_slot(&frame)?,
-            pacer: ctx.consumer_cell(pacer),
+            frame: PacedSlot::new(request, ctx)?,
         }))
     }
 }

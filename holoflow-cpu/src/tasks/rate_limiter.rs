@@ -4,7 +4,7 @@
 //! For neighbours whose storage is the compiler's. Where they need not be, the owning one
 //! moves no bytes.
 
-use holoflow_core::storage::{ConsumerCell, RegionSlot};
+use holoflow_core::storage::{ConsumerCell, Region, RegionSlot};
 use holoflow_core::task::{
     AsyncPopCtx, AsyncPushCtx, CreateCtx, Flow, IAsyncTask, IAsyncTaskFactory, InferResult,
     OpResult, Pacer, Pacing, RunCtx, TaskError, TaskInfo, TaskRequest, TaskResult,
@@ -66,9 +66,51 @@ pub(super) fn infer_frame(request: &TaskRequest<'_>) -> TaskResult<TDesc> {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RateLimiterFactory;
 
-struct RateLimiter {
-    buffer: RegionSlot,
+/// One frame, and when it may go on: what a rate limiter is made of.
+pub(super) struct PacedSlot {
+    pub(super) slot: RegionSlot,
     pacer: ConsumerCell<Pacer>,
+}
+
+impl PacedSlot {
+    pub(super) fn new(request: &TaskRequest<'_>, ctx: &mut CreateCtx<'_>) -> TaskResult<Self> {
+        let slot = ctx.region_slot(&infer_frame(request)?)?;
+        let pacer = request.settings::<RateLimiterSettings>()?.pacer()?;
+        Ok(Self {
+            slot,
+            pacer: ctx.consumer_cell(pacer),
+        })
+    }
+
+    /// Begins the schedule of a run.
+    pub(super) fn start(&self, ctx: &mut RunCtx<'_>) -> TaskResult<()> {
+        let now = ctx.now();
+        self.pacer.open(ctx.consumer)?.start(now);
+        Ok(())
+    }
+
+    /// The frame, if there is one and it is due; otherwise what `try_pop` is to answer.
+    pub(super) fn pop(&self, ctx: &mut AsyncPopCtx<'_>) -> TaskResult<Result<Region, OpResult>> {
+        if ctx.is_cancelled() {
+            return Ok(Err(OpResult::Cancelled));
+        }
+        if !self.slot.is_filled() {
+            return Ok(Err(OpResult::NotReady));
+        }
+        let now = ctx.now();
+        let pacer = self.pacer.open(ctx.side)?;
+        if !pacer.is_due(now) {
+            let due = pacer.due();
+            ctx.wake_at(due);
+            return Ok(Err(OpResult::NotReady));
+        }
+        pacer.emitted(now);
+        Ok(self.slot.pop(ctx.side)?.ok_or(OpResult::NotReady))
+    }
+}
+
+struct RateLimiter {
+    buffer: PacedSlot,
 }
 
 impl IAsyncTask for RateLimiter {
@@ -76,45 +118,30 @@ impl IAsyncTask for RateLimiter {
         if ctx.is_cancelled() {
             return Ok(OpResult::Cancelled);
         }
-        let Some(mut buffer) = self.buffer.acquire(ctx.side)? else {
+        let Some(mut buffer) = self.buffer.slot.acquire(ctx.side)? else {
             return Ok(OpResult::NotReady);
         };
         let frame = ctx.inputs.bytes(0)?;
         ctx.node
             .copy(&mut buffer.as_mut_bytes()?[..frame.len()], frame)?;
-        self.buffer.commit(ctx.side, buffer)?;
+        self.buffer.slot.commit(ctx.side, buffer)?;
         Ok(OpResult::Ok)
     }
 
     fn try_pop(&self, ctx: &mut AsyncPopCtx<'_>) -> TaskResult<OpResult> {
-        if ctx.is_cancelled() {
-            return Ok(OpResult::Cancelled);
-        }
-        if !self.buffer.is_filled() {
-            return Ok(OpResult::NotReady);
-        }
-        let now = ctx.now();
-        let pacer = self.pacer.open(ctx.side)?;
-        if !pacer.is_due(now) {
-            let due = pacer.due();
-            ctx.wake_at(due);
-            return Ok(OpResult::NotReady);
-        }
-        pacer.emitted(now);
-        let Some(buffer) = self.buffer.pop(ctx.side)? else {
-            return Ok(OpResult::NotReady);
+        let buffer = match self.buffer.pop(ctx)? {
+            Ok(buffer) => buffer,
+            Err(answer) => return Ok(answer),
         };
         let frame = ctx.outputs.bytes_mut(0)?;
         let len = frame.len();
         ctx.node.copy(frame, &buffer.as_bytes()?[..len])?;
-        self.buffer.release(ctx.side, buffer)?;
+        self.buffer.slot.release(ctx.side, buffer)?;
         Ok(OpResult::Ok)
     }
 
     fn run_started(&self, ctx: &mut RunCtx<'_>) -> TaskResult<()> {
-        let now = ctx.now();
-        self.pacer.open(ctx.consumer)?.start(now);
-        Ok(())
+        self.buffer.start(ctx)
     }
 }
 
@@ -138,11 +165,8 @@ impl IAsyncTaskFactory for RateLimiterFactory {
         request: &TaskRequest<'_>,
         ctx: &mut CreateCtx<'_>,
     ) -> TaskResult<Box<dyn IAsyncTask>> {
-        let frame = infer_frame(request)?;
-        let pacer = request.settings::<RateLimiterSettings>()?.pacer()?;
         Ok(Box::new(RateLimiter {
-            buffer: ctx.region_slot(&frame)?,
-            pacer: ctx.consumer_cell(pacer),
+            buffer: PacedSlot::new(request, ctx)?,
         }))
     }
 }
