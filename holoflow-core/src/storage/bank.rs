@@ -66,6 +66,13 @@ pub(crate) struct SlotTable {
     outputs: Box<[BoundSlot]>,
 }
 
+impl SlotTable {
+    /// Whether the node has inputs.
+    pub(crate) fn has_inputs(&self) -> bool {
+        !self.inputs.is_empty()
+    }
+}
+
 #[derive(Debug)]
 struct BoundSlot {
     cell: usize,

@@ -530,6 +530,12 @@ impl Port {
             self.drop_outputs(bank);
         }
         inputs.and_then(|()| self.settle_outputs(HOOK, bank, &result))?;
+        if let Ok(OpResult::NotReady) = result
+            && self.table.has_inputs()
+        {
+            self.cancel(bank);
+            return Err(self.error(HOOK, STRAY_WAIT));
+        }
         result.map_err(|error| self.error(HOOK, error))
     }
 
@@ -771,6 +777,13 @@ fn wrong_port(called: &str, expected: &str) -> TaskError {
 const STRAY_SKIP: ContractError = ContractError::Unexpected {
     found: "the result is Skip",
     expected: "only `execute` of a task that declares `may_skip` may skip",
+};
+
+/// `NotReady` from a sync task that has what it needs: its section could not go on, and nothing
+/// that comes in would wake it.
+const STRAY_WAIT: ContractError = ContractError::Unexpected {
+    found: "the result of `execute` is NotReady",
+    expected: "a sync task with inputs has them all when it is executed: only a source may wait",
 };
 
 #[cfg(test)]

@@ -639,6 +639,7 @@ fn pt3_execute_must_leave_all_cells_as_its_result_says() {
             Act::Replace,
             "its cell was changed, and the result was not Ok",
         ),
+        (Act::Wait, "the result of `execute` is NotReady"),
         (Act::Skip, "the result is Skip"),
     ] {
         let mut stage = Stage::sync(2);
