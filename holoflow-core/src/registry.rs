@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::graph::BuiltGraph;
+use crate::graph::{BuiltGraph, CLOSURE_PREFIX};
 use crate::sync::Arc;
 use crate::task::{IAsyncTaskFactory, ISyncTaskFactory, Placement, TaskInfo, TaskKind};
 
@@ -90,7 +90,7 @@ pub enum RegistryError {
         found: TaskKind,
     },
     /// No factory of this kind.
-    #[error("no task of kind `{kind}` is registered{}", hint(.nearest))]
+    #[error("no task of kind `{kind}` is registered{}", hint(.kind, .nearest))]
     NotFound {
         /// Name asked for.
         kind: String,
@@ -117,7 +117,11 @@ pub enum RegistryError {
     },
 }
 
-fn hint(nearest: &Option<String>) -> String {
+fn hint(kind: &str, nearest: &Option<String>) -> String {
+    if kind.starts_with(CLOSURE_PREFIX) {
+        return ": closures are in the registry that `Registry::with` makes of the built graph"
+            .to_owned();
+    }
     nearest
         .as_ref()
         .map_or_else(String::new, |name| format!(": did you mean `{name}`?"))

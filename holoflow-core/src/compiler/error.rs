@@ -404,7 +404,6 @@ fn hint(nearest: &Option<String>) -> String {
 }
 
 /// All that a pass of the compiler found wrong. Never empty.
-#[derive(Debug)]
 pub struct CompileErrors(Vec<CompileError>);
 
 impl CompileErrors {
@@ -450,6 +449,13 @@ impl fmt::Display for CompileErrors {
             write!(f, "{newline}{error}")?;
         }
         Ok(())
+    }
+}
+
+/// As it is displayed, so that an `unwrap` can be read.
+impl fmt::Debug for CompileErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -271,8 +271,8 @@ impl fmt::Display for Hook {
 
 /// A failure with the place where it was: node and hook.
 ///
-/// `{}` prints the place, `{:#}` the place and all causes.
-#[derive(Debug)]
+/// `{}` prints the place, `{:#}` and `{:?}` the place and all causes, so that an `unwrap` in a
+/// test can be read.
 #[non_exhaustive]
 pub struct HookError {
     /// Name of the node.
@@ -308,6 +308,12 @@ impl fmt::Display for HookError {
             write!(f, ": {:#}", self.error)?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Debug for HookError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:#}")
     }
 }
 
