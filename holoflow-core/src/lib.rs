@@ -13,15 +13,9 @@
 //! 7. [`graph`]: the description of a pipeline;
 //! 8. [`registry`]: from a kind's name to its factory;
 //! 9. [`compiler`]: from a description to where every byte lives;
-//! 10. `testkit` (feature `testkit`): one task, no scheduler, no threads.
-
-#![cfg_attr(
-    not(feature = "testkit"),
-    allow(
-        dead_code,
-        reason = "hooks are called by the test kit, and by the scheduler to come"
-    )
-)]
+//! 10. [`scheduler`]: runs a compiled graph;
+//! 11. [`pipeline`]: what an application holds;
+//! 12. `testkit` (feature `testkit`): one task, no scheduler, no threads.
 
 pub mod clock;
 pub mod compiler;
@@ -30,7 +24,9 @@ pub mod device;
 pub mod graph;
 pub mod ids;
 pub mod memory;
+pub mod pipeline;
 pub mod registry;
+pub mod scheduler;
 pub mod storage;
 mod sync;
 pub mod task;

@@ -15,8 +15,9 @@ pub(crate) use std::sync::atomic;
 
 pub(crate) use std::sync::Arc;
 
+pub(crate) use crossbeam::queue::ArrayQueue;
 pub(crate) use crossbeam::utils::CachePadded;
-pub(crate) use parking_lot::Mutex;
+pub(crate) use parking_lot::{Condvar, Mutex};
 
 /// A number that this process has not given out before.
 ///

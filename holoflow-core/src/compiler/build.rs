@@ -21,7 +21,7 @@ use crate::storage::{
     Alias, CellBank, ConsumerSide, ProducerSide, Region, Sides, SlotSpec, Storage, TaskBuffer,
 };
 use crate::sync::Arc;
-use crate::task::port::{AnyTask, LooseTask, Poison, Port};
+use crate::task::port::{AnyTask, LooseTask, OtherSide, Poison, Port};
 use crate::task::{
     Aliasing, CreateCtx, Hook, HookError, IAsyncTask, ISyncTask, NodeCtx, TaskError, TaskKind,
     TaskRequest, TaskResult,
@@ -31,7 +31,7 @@ use crate::tensor::{MemLoc, TDesc};
 /// A compiled graph: the plan, and the memory, streams and tasks that belong to it.
 #[derive(Debug)]
 pub struct CompiledGraph {
-    plan: Plan,
+    plan: Arc<Plan>,
     sections: Vec<Section>,
     /// For each storage, the number of its cell within its section's bank.
     cells: Vec<usize>,
@@ -40,12 +40,12 @@ pub struct CompiledGraph {
 /// What runs a section: its cells and the ports of its nodes.
 #[derive(Debug)]
 pub(crate) struct Section {
-    bank: CellBank,
+    pub(crate) bank: CellBank,
     /// In the order in which they run.
-    sync: Vec<(NodeId, Port)>,
-    pops: Vec<(NodeId, Port)>,
-    pushes: Vec<(NodeId, Port)>,
-    stream: Option<Arc<dyn Stream>>,
+    pub(crate) sync: Vec<(NodeId, Port)>,
+    pub(crate) pops: Vec<(NodeId, Port)>,
+    pub(crate) pushes: Vec<(NodeId, Port)>,
+    pub(crate) stream: Option<Arc<dyn Stream>>,
     /// Cell of each storage whose memory the compiler allocated, by what it was made for.
     memory: HashMap<MemoryKey, usize>,
 }
@@ -77,6 +77,21 @@ impl CompiledGraph {
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// The plan, to be kept.
+    pub(crate) fn shared_plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// Takes the sections out, to be run, and leaves none.
+    pub(crate) fn take_sections(&mut self) -> Vec<Section> {
+        std::mem::take(&mut self.sections)
+    }
+
+    /// Puts the sections back that `take_sections` took.
+    pub(crate) fn put_sections(&mut self, sections: Vec<Section>) {
+        self.sections = sections;
     }
 
     /// The streams of the sections, by number; `None` for a section without device nodes.
@@ -140,7 +155,7 @@ pub(super) fn build(
     resources: &Resources,
     mut previous: Option<CompiledGraph>,
 ) -> Result<CompiledGraph, (CompileErrors, Option<CompiledGraph>)> {
-    if let Some(graph) = previous.take_if(|previous| previous.plan == plan) {
+    if let Some(graph) = previous.take_if(|previous| *previous.plan == plan) {
         return graph.renew(ir, resources).map_err(|errors| (errors, None));
     }
     let known = previous.as_ref().map(Known::of).unwrap_or_default();
@@ -577,7 +592,7 @@ fn assemble(
         built.pushes = take(&section.pushes, |ports| ports.push.take());
     }
     Ok(CompiledGraph {
-        plan,
+        plan: Arc::new(plan),
         sections,
         cells: numbers,
     })
@@ -628,9 +643,19 @@ impl Renewed {
                 if port.is_consumer() {
                     if let Some(side) = consumer.take() {
                         port.renew_consumer(task, poison, side);
+                        if port.has_other_side()
+                            && let Some(side) = producer.take()
+                        {
+                            port.keep_other_side(OtherSide::Producer(side));
+                        }
                     }
                 } else if let Some(side) = producer.take() {
                     port.renew_producer(task, poison, side);
+                    if port.has_other_side()
+                        && let Some(side) = consumer.take()
+                    {
+                        port.keep_other_side(OtherSide::Consumer(side));
+                    }
                 }
             }
         }
@@ -676,6 +701,7 @@ fn connect(
         Some(LooseTask::Async(task)) => {
             let (producer, consumer) = sides.into_parts();
             let poison = Poison::default();
+            let mut other = None;
             if let Some(section) = node.producer {
                 let section = &mut sections[section.index()];
                 let ctx = ctx(section);
@@ -688,6 +714,8 @@ fn connect(
                     &mut section.bank,
                     inputs,
                 )?);
+            } else {
+                other = Some(OtherSide::Producer(producer));
             }
             if let Some(section) = node.consumer {
                 let section = &mut sections[section.index()];
@@ -700,6 +728,11 @@ fn connect(
                     &mut section.bank,
                     outputs,
                 )?);
+            } else {
+                other = Some(OtherSide::Consumer(consumer));
+            }
+            if let (Some(port), Some(other)) = (ports.push.as_mut().or(ports.pop.as_mut()), other) {
+                port.keep_other_side(other);
             }
         }
         None => {}

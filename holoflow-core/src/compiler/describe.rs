@@ -51,6 +51,8 @@ pub(super) fn describe(ir: &Ir, found: &Storages, sections: &Sections) -> Plan {
                 owned_outputs: result.owned_outputs.clone(),
                 in_place: result.in_place.clone(),
                 may_skip: result.may_skip,
+                blocking: result.blocking,
+                flow: result.flow,
                 producer: section_id(sections.taking(index)),
                 consumer: section_id(sections.popping(index)),
             }

@@ -408,7 +408,7 @@ pub struct CompileErrors(Vec<CompileError>);
 
 impl CompileErrors {
     /// The errors, if there are any.
-    pub(super) fn check(errors: Vec<CompileError>) -> Result<(), Self> {
+    pub(crate) fn check(errors: Vec<CompileError>) -> Result<(), Self> {
         if errors.is_empty() {
             Ok(())
         } else {

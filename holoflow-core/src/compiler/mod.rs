@@ -46,6 +46,7 @@ mod wishes;
 use std::collections::BTreeMap;
 
 pub use build::CompiledGraph;
+pub(crate) use build::Section;
 pub use error::{CompileError, CompileErrors};
 pub use plan::{Plan, PlanNode, PlanSection, PlanStorage, PlanTensor, Role};
 

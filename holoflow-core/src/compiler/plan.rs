@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::ids::{NodeId, SectionId, StorageId, TensorId};
 use crate::storage::Slot;
-use crate::task::{Aliasing, InPlace, Placement, TaskKind};
+use crate::task::{Aliasing, Flow, InPlace, Placement, TaskKind};
 use crate::tensor::{MemLoc, TDesc};
 
 /// Where every byte of a graph lives, and in which order its nodes run.
@@ -63,6 +63,10 @@ pub struct PlanNode {
     pub in_place: Vec<InPlace>,
     /// Whether its `execute` may answer `Skip`.
     pub may_skip: bool,
+    /// Whether a hook of it may block in foreign code.
+    pub blocking: bool,
+    /// How frames in and out of it relate, if it is async and says so.
+    pub flow: Option<Flow>,
     /// The section of a sync node, or that which pushes into an async node.
     pub producer: Option<SectionId>,
     /// The section that pops from an async node.

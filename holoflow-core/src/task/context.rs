@@ -80,7 +80,8 @@ pub struct NodeCtx {
     pub(crate) stream: Option<Arc<dyn Stream>>,
     pub(crate) memory: Memory,
     pub(crate) workspace: Option<Region>,
-    pub(crate) meta: FrameMeta,
+    /// That of the frame being worked on: its section moves it in and out.
+    pub(crate) meta: Box<FrameMeta>,
     pub(crate) dropped: u64,
     pub(crate) copied_bytes: u64,
 }
@@ -103,7 +104,7 @@ impl NodeCtx {
             stream,
             memory,
             workspace: None,
-            meta: FrameMeta::default(),
+            meta: Box::default(),
             dropped: 0,
             copied_bytes: 0,
         }
@@ -310,7 +311,7 @@ pub struct ReleaseCtx<'a> {
     outputs: Outputs<'a>,
 }
 
-/// Context of `run_started`: neither side runs yet, so both can be opened.
+/// Context of `run_started` and `run_ended`: neither side runs, so both can be opened.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct RunCtx<'a> {
@@ -319,6 +320,7 @@ pub struct RunCtx<'a> {
     /// Opens what belongs to the consumer side.
     pub consumer: &'a mut ConsumerSide,
     clock: &'a dyn Clock,
+    results: &'a mut Vec<(&'static str, Value)>,
 }
 
 impl<'a> RunCtx<'a> {
@@ -326,11 +328,13 @@ impl<'a> RunCtx<'a> {
         producer: &'a mut ProducerSide,
         consumer: &'a mut ConsumerSide,
         clock: &'a dyn Clock,
+        results: &'a mut Vec<(&'static str, Value)>,
     ) -> Self {
         Self {
             producer,
             consumer,
             clock,
+            results,
         }
     }
 
@@ -338,6 +342,12 @@ impl<'a> RunCtx<'a> {
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Puts a result of this node in the report of the run. At the start of a run it is
+    /// ignored.
+    pub fn report(&mut self, key: &'static str, value: impl Into<Value>) {
+        self.results.push((key, value.into()));
     }
 }
 

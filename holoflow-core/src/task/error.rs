@@ -232,6 +232,8 @@ pub enum Hook {
     Update,
     /// `run_started`.
     RunStarted,
+    /// `run_ended`.
+    RunEnded,
     /// `acquire_input`.
     AcquireInput,
     /// `cancel_input`.
@@ -257,6 +259,7 @@ impl fmt::Display for Hook {
             Self::Create => "create",
             Self::Update => "update",
             Self::RunStarted => "run_started",
+            Self::RunEnded => "run_ended",
             Self::AcquireInput => "acquire_input",
             Self::CancelInput => "cancel_input",
             Self::Execute => "execute",

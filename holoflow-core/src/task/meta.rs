@@ -22,7 +22,18 @@ pub struct FrameMeta {
     pub captured: Option<Timestamp>,
     /// How many rows of axis 0 are valid; `None` means all.
     pub valid: Option<u64>,
-    fields: SmallVec<[(&'static str, MetaValue); 4]>,
+    entered: Option<Entered>,
+    fields: MetaFields,
+}
+
+/// The user fields.
+pub(crate) type MetaFields = SmallVec<[(&'static str, MetaValue); 4]>;
+
+/// When a frame came into the pipeline, and by which node; of some frames only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entered {
+    pub(crate) at: Timestamp,
+    pub(crate) source: u32,
 }
 
 /// Value of a user field.
@@ -67,5 +78,45 @@ impl FrameMeta {
     /// All user fields, in the order they were first set.
     pub fn fields(&self) -> impl Iterator<Item = (&'static str, MetaValue)> {
         self.fields.iter().copied()
+    }
+
+    /// Makes it that of frame number `sequence`, of which nothing else is known.
+    #[inline]
+    pub(crate) fn renumber(&mut self, sequence: u64) {
+        self.sequence = sequence;
+        self.captured = None;
+        self.valid = None;
+        self.entered = None;
+        self.clear_fields();
+    }
+
+    pub(crate) fn entered(&self) -> Option<Entered> {
+        self.entered
+    }
+
+    pub(crate) fn set_entered(&mut self, entered: Option<Entered>) {
+        self.entered = entered;
+    }
+
+    #[inline]
+    pub(crate) fn has_fields(&self) -> bool {
+        !self.fields.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn clear_fields(&mut self) {
+        if self.has_fields() {
+            self.fields.clear();
+        }
+    }
+
+    pub(crate) fn copy_fields_to(&self, to: &mut MetaFields) {
+        to.clear();
+        to.extend_from_slice(&self.fields);
+    }
+
+    pub(crate) fn copy_fields_from(&mut self, from: &MetaFields) {
+        self.fields.clear();
+        self.fields.extend_from_slice(from);
     }
 }

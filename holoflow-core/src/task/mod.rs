@@ -28,6 +28,7 @@ pub use factory::{
     CreateCtx, IAsyncTaskFactory, ISyncTaskFactory, Placement, TaskInfo, TaskRequest,
 };
 pub use infer::{Aliasing, Flow, InPlace, InferError, InferResult, TaskKind};
+pub(crate) use meta::{Entered, MetaFields};
 pub use meta::{FrameMeta, MetaValue};
 pub use pace::{Pacer, Pacing};
 pub use result::OpResult;

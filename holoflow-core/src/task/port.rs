@@ -18,6 +18,8 @@
 //!
 //! A port is used by its section's thread only.
 
+use serde_json::Value;
+
 pub(crate) use super::error::drop_guarded;
 use super::{
     AcquireCtx, AsyncPopCtx, AsyncPushCtx, Hook, HookError, IAsyncTask, ISyncTask, NodeCtx,
@@ -26,6 +28,7 @@ use super::{
 use crate::memory::Address;
 use crate::storage::{
     CellBank, ConsumerSide, ContractError, ProducerSide, Slot, SlotSpec, SlotTable, Storage,
+    TaskBuffer,
 };
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +46,22 @@ pub(crate) struct Port {
     may_skip: bool,
     /// Whether it is the port of an async task's pop side.
     consumer: bool,
+    /// Of an async task that has one side only: the token of the other.
+    other: Option<OtherSide>,
     poison: Poison,
+}
+
+/// One side's token, borrowed.
+enum SideRef<'a> {
+    Producer(&'a mut ProducerSide),
+    Consumer(&'a mut ConsumerSide),
+}
+
+/// The token of a side that an async task does not have.
+#[derive(Debug)]
+pub(crate) enum OtherSide {
+    Producer(ProducerSide),
+    Consumer(ConsumerSide),
 }
 
 /// Whether a task has panicked; the two ports of an async task share one.
@@ -205,6 +223,7 @@ impl Port {
             outputs: owned_outputs,
             may_skip: false,
             consumer,
+            other: None,
             poison,
         })
     }
@@ -217,6 +236,58 @@ impl Port {
     /// Whether `execute` may answer `Skip`.
     pub(crate) fn allow_skip(&mut self, may_skip: bool) {
         self.may_skip = may_skip;
+    }
+
+    /// Whether it keeps the token of a side that its task does not have.
+    pub(crate) fn has_other_side(&self) -> bool {
+        self.other.is_some()
+    }
+
+    /// Keeps the token of the side that the async task of this port does not have.
+    pub(crate) fn keep_other_side(&mut self, other: OtherSide) {
+        self.other = Some(other);
+    }
+
+    /// Numbers of the owned inputs, ascending.
+    pub(crate) fn owned_inputs(&self) -> impl Iterator<Item = usize> + '_ {
+        self.inputs.iter().map(|input| input.slot)
+    }
+
+    /// Numbers of the owned outputs, ascending.
+    pub(crate) fn owned_outputs(&self) -> impl Iterator<Item = usize> + '_ {
+        self.outputs.iter().map(|output| output.slot)
+    }
+
+    /// Whether owned output `index` is published and not released.
+    pub(crate) fn holds_output(&self, index: usize) -> bool {
+        self.outputs
+            .iter()
+            .any(|output| output.slot == index && output.held.is_some())
+    }
+
+    /// Fills the cells of owned inputs with memory that is nobody's, so that the section can
+    /// go on without the task.
+    pub(crate) fn lend_spare(&mut self, bank: &mut CellBank) -> TaskResult<()> {
+        for input in &self.inputs {
+            let Some(cell) = bank.cell_mut(input.cell) else {
+                continue;
+            };
+            if !cell.is_published() {
+                let location = cell.view().desc().location();
+                let buffer = TaskBuffer::allocate(&self.node.memory, location, cell.bytes())?;
+                cell.publish(buffer.into_region())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back what `lend_spare` has lent.
+    pub(crate) fn take_spare(&mut self, bank: &mut CellBank) {
+        for input in &self.inputs {
+            if input.held.is_none() {
+                empty(bank, input);
+            }
+        }
     }
 
     /// Takes the task out, for an update; `None` if it has panicked, so that nobody gets it
@@ -283,11 +354,13 @@ impl Port {
     }
 
     /// How many inputs are acquired.
+    #[cfg(feature = "testkit")]
     pub(crate) fn acquired(&self) -> usize {
         self.acquired.len()
     }
 
     /// Whether owned outputs are popped and not all released.
+    #[cfg(feature = "testkit")]
     pub(crate) fn is_popped(&self) -> bool {
         self.outputs.iter().any(|output| output.held.is_some())
     }
@@ -327,18 +400,9 @@ impl Port {
         Ok(())
     }
 
-    /// Tells a sync task that a run begins.
+    /// Tells a sync task, or an async task with this one port, that a run begins.
     pub(crate) fn run_started(&mut self) -> Result<(), HookError> {
-        self.check_alive(Hook::RunStarted)?;
-        let result = match &mut self.task {
-            PortTask::Sync {
-                task,
-                producer,
-                consumer,
-            } => task.run_started(&mut RunCtx::new(producer, consumer, &*self.node.clock)),
-            _ => Ok(()),
-        };
-        result.map_err(|error| self.error(Hook::RunStarted, error))
+        self.at_border(None, Hook::RunStarted).map(drop)
     }
 
     /// Tells an async task, whose two ports these are, that a run begins.
@@ -346,15 +410,85 @@ impl Port {
         producer: &mut Self,
         consumer: &mut Self,
     ) -> Result<(), HookError> {
-        producer.check_alive(Hook::RunStarted)?;
-        consumer.check_alive(Hook::RunStarted)?;
-        let result = match (&mut producer.task, &mut consumer.task) {
-            (PortTask::Producer { task, side }, PortTask::Consumer { side: other, .. }) => {
-                task.run_started(&mut RunCtx::new(side, other, &*producer.node.clock))
+        producer
+            .at_border(Some(consumer), Hook::RunStarted)
+            .map(drop)
+    }
+
+    /// Tells a sync task, or an async task with this one port, that a run has ended; what it
+    /// has to say of it. A task that has panicked is not told.
+    pub(crate) fn run_ended(&mut self) -> Result<Vec<(&'static str, Value)>, HookError> {
+        if self.is_poisoned() {
+            return Ok(Vec::new());
+        }
+        self.at_border(None, Hook::RunEnded)
+    }
+
+    /// Tells an async task, whose two ports these are, that a run has ended.
+    pub(crate) fn run_ended_async(
+        producer: &mut Self,
+        consumer: &mut Self,
+    ) -> Result<Vec<(&'static str, Value)>, HookError> {
+        if producer.is_poisoned() {
+            return Ok(Vec::new());
+        }
+        producer.at_border(Some(consumer), Hook::RunEnded)
+    }
+
+    /// Calls a hook that is called while neither side runs.
+    fn at_border(
+        &mut self,
+        consumer: Option<&mut Self>,
+        hook: Hook,
+    ) -> Result<Vec<(&'static str, Value)>, HookError> {
+        self.check_alive(hook)?;
+        let mut results = Vec::new();
+        let clock = &*self.node.clock;
+        let other = match consumer {
+            Some(consumer) => match &mut consumer.task {
+                PortTask::Consumer { side, .. } => Some(SideRef::Consumer(side)),
+                _ => None,
+            },
+            None => self.other.as_mut().map(|other| match other {
+                OtherSide::Producer(side) => SideRef::Producer(side),
+                OtherSide::Consumer(side) => SideRef::Consumer(side),
+            }),
+        };
+        let result = match (&mut self.task, other) {
+            (
+                PortTask::Sync {
+                    task,
+                    producer,
+                    consumer,
+                },
+                _,
+            ) => {
+                let mut ctx = RunCtx::new(producer, consumer, clock, &mut results);
+                match hook {
+                    Hook::RunStarted => task.run_started(&mut ctx),
+                    _ => task.run_ended(&mut ctx),
+                }
+            }
+            (PortTask::Producer { task, side }, Some(SideRef::Consumer(other))) => {
+                let mut ctx = RunCtx::new(side, other, clock, &mut results);
+                match hook {
+                    Hook::RunStarted => task.run_started(&mut ctx),
+                    _ => task.run_ended(&mut ctx),
+                }
+            }
+            (PortTask::Consumer { task, side }, Some(SideRef::Producer(other))) => {
+                let mut ctx = RunCtx::new(other, side, clock, &mut results);
+                match hook {
+                    Hook::RunStarted => task.run_started(&mut ctx),
+                    _ => task.run_ended(&mut ctx),
+                }
             }
             _ => Ok(()),
         };
-        result.map_err(|error| producer.error(Hook::RunStarted, error))
+        match result {
+            Ok(()) => Ok(results),
+            Err(error) => Err(self.error(hook, error)),
+        }
     }
 
     /// Asks for owned input `index`. `false`: there is no storage now.
@@ -373,6 +507,7 @@ impl Port {
                 "it must be pushed or cancelled before it is acquired again",
             ));
         }
+        self.node.wake_at = None;
         let granted = {
             let node = &mut self.node;
             let lent = match bank.lend(&self.table) {
@@ -598,6 +733,7 @@ impl Port {
     }
 
     /// The hook by which the task is told that nothing follows on this port's side.
+    #[cfg(feature = "testkit")]
     pub(crate) fn finish_hook(&self) -> Hook {
         match self.task {
             PortTask::Consumer { .. } => Hook::ConsumerFinished,

@@ -72,6 +72,16 @@ pub trait ISyncTask: Any + Send {
         let _ = ctx;
         Ok(())
     }
+
+    /// Called once after the last hook of each run, also of one that failed: the place to
+    /// close a file, and to [`report`](RunCtx::report) what came of the run.
+    ///
+    /// # Errors
+    /// Makes the run a failed one.
+    fn run_ended(&mut self, ctx: &mut RunCtx<'_>) -> TaskResult<()> {
+        let _ = ctx;
+        Ok(())
+    }
 }
 
 /// A task between two sections: one pushes into it, the other pops from it, at the same
@@ -152,6 +162,16 @@ pub trait IAsyncTask: Any + Send + Sync {
     /// # Errors
     /// Ends the run before it began.
     fn run_started(&self, ctx: &mut RunCtx<'_>) -> TaskResult<()> {
+        let _ = ctx;
+        Ok(())
+    }
+
+    /// Called once after the last hook of each run, also of one that failed: the place to
+    /// close a file, and to [`report`](RunCtx::report) what came of the run.
+    ///
+    /// # Errors
+    /// Makes the run a failed one.
+    fn run_ended(&self, ctx: &mut RunCtx<'_>) -> TaskResult<()> {
         let _ = ctx;
         Ok(())
     }

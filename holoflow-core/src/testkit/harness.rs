@@ -602,7 +602,7 @@ impl HarnessSide {
 
     /// Sets the metadata of the next frame to be pushed or executed.
     pub fn set_meta(&mut self, meta: FrameMeta) {
-        self.port.node.meta = meta;
+        *self.port.node.meta = meta;
     }
 
     /// Metadata of the last frame.
@@ -629,7 +629,7 @@ impl HarnessSide {
                 self.shared
                     .meta
                     .lock()
-                    .push_back(self.port.node.meta.clone());
+                    .push_back((*self.port.node.meta).clone());
             }
         }
         Ok(result)
@@ -641,7 +641,7 @@ impl HarnessSide {
     /// What the task says, or how it broke the contract.
     pub fn try_pop(&mut self) -> Result<OpResult, HookError> {
         if let Some(meta) = self.shared.meta.lock().front() {
-            self.port.node.meta = meta.clone();
+            *self.port.node.meta = meta.clone();
         }
         let result = self.call(Hook::TryPop, Port::pop)?;
         if result == OpResult::Ok {

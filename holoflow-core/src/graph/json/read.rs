@@ -23,7 +23,19 @@ const DOCUMENT: &[&str] = &[
     "nodes", "edges", "inputs", "outputs", "graphs", "options", "version",
 ];
 /// Keys of `options`: what the compiler reads.
-const OPTIONS: [&str; 1] = ["on_ownership_conflict"];
+const OPTIONS: [&str; 11] = [
+    "on_ownership_conflict",
+    "threads",
+    "wait",
+    "watchdog",
+    "watchdog_period",
+    "in_flight",
+    "drain_timeout",
+    "stop_timeout",
+    "frames",
+    "cores",
+    "mailbox",
+];
 
 /// Keys of the root: as of a graph, and where editors find the schema.
 const ROOT: &[&str] = &[

@@ -1,0 +1,6 @@
+//! The scheduler from outside, by subject.
+
+mod ending;
+mod failing;
+mod iterating;
+mod kit;
