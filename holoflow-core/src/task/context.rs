@@ -320,6 +320,7 @@ pub struct RunCtx<'a> {
     /// Opens what belongs to the consumer side.
     pub consumer: &'a mut ConsumerSide,
     clock: &'a dyn Clock,
+    stop: &'a StopFlags,
     results: &'a mut Vec<(&'static str, Value)>,
 }
 
@@ -327,13 +328,14 @@ impl<'a> RunCtx<'a> {
     pub(crate) fn new(
         producer: &'a mut ProducerSide,
         consumer: &'a mut ConsumerSide,
-        clock: &'a dyn Clock,
+        (clock, stop): (&'a dyn Clock, &'a StopFlags),
         results: &'a mut Vec<(&'static str, Value)>,
     ) -> Self {
         Self {
             producer,
             consumer,
             clock,
+            stop,
             results,
         }
     }
@@ -342,6 +344,12 @@ impl<'a> RunCtx<'a> {
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Whether the run was cancelled, or failed, so that it ended before all frames came.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.stop.is_cancelled()
     }
 
     /// Puts a result of this node in the report of the run. At the start of a run it is

@@ -159,6 +159,7 @@ fn hooks_print_as_the_functions_are_named() {
         (Hook::Create, "create"),
         (Hook::Update, "update"),
         (Hook::RunStarted, "run_started"),
+        (Hook::RunEnded, "run_ended"),
         (Hook::AcquireInput, "acquire_input"),
         (Hook::CancelInput, "cancel_input"),
         (Hook::Execute, "execute"),

@@ -443,7 +443,7 @@ impl Port {
     ) -> Result<Vec<(&'static str, Value)>, HookError> {
         self.check_alive(hook)?;
         let mut results = Vec::new();
-        let clock = &*self.node.clock;
+        let run = (&*self.node.clock, &*self.node.stop);
         let other = match consumer {
             Some(consumer) => match &mut consumer.task {
                 PortTask::Consumer { side, .. } => Some(SideRef::Consumer(side)),
@@ -463,21 +463,21 @@ impl Port {
                 },
                 _,
             ) => {
-                let mut ctx = RunCtx::new(producer, consumer, clock, &mut results);
+                let mut ctx = RunCtx::new(producer, consumer, run, &mut results);
                 match hook {
                     Hook::RunStarted => task.run_started(&mut ctx),
                     _ => task.run_ended(&mut ctx),
                 }
             }
             (PortTask::Producer { task, side }, Some(SideRef::Consumer(other))) => {
-                let mut ctx = RunCtx::new(side, other, clock, &mut results);
+                let mut ctx = RunCtx::new(side, other, run, &mut results);
                 match hook {
                     Hook::RunStarted => task.run_started(&mut ctx),
                     _ => task.run_ended(&mut ctx),
                 }
             }
             (PortTask::Consumer { task, side }, Some(SideRef::Producer(other))) => {
-                let mut ctx = RunCtx::new(other, side, clock, &mut results);
+                let mut ctx = RunCtx::new(other, side, run, &mut results);
                 match hook {
                     Hook::RunStarted => task.run_started(&mut ctx),
                     _ => task.run_ended(&mut ctx),

@@ -169,6 +169,11 @@ impl ISyncTask for Puppet {
     fn run_started(&mut self, _: &mut RunCtx<'_>) -> TaskResult<()> {
         self.told("run").map(drop)
     }
+
+    fn run_ended(&mut self, ctx: &mut RunCtx<'_>) -> TaskResult<()> {
+        ctx.report("cancelled", ctx.is_cancelled());
+        self.told("end").map(drop)
+    }
 }
 
 impl IAsyncTask for Puppet {
@@ -200,6 +205,11 @@ impl IAsyncTask for Puppet {
 
     fn run_started(&self, _: &mut RunCtx<'_>) -> TaskResult<()> {
         self.told("run").map(drop)
+    }
+
+    fn run_ended(&self, ctx: &mut RunCtx<'_>) -> TaskResult<()> {
+        ctx.report("cancelled", ctx.is_cancelled());
+        self.told("end").map(drop)
     }
 
     fn producer_finished(&self) {
@@ -743,6 +753,23 @@ fn a_run_is_started_once_for_both_sides() {
     assert_eq!(stage.puppet.asked(), ["run"]);
 }
 
+#[test]
+fn a_run_is_ended_once_for_both_sides_and_has_what_the_task_reports() {
+    let reported = |cancelled: bool| vec![("cancelled", serde_json::Value::from(cancelled))];
+    let mut stage = Stage::of_side(1, true);
+    let mut consumer = stage.other.take().unwrap();
+    let ended = Port::run_ended_async(&mut stage.port, &mut consumer).unwrap();
+    assert_eq!(ended, reported(false));
+    assert_eq!(stage.puppet.asked(), ["end"]);
+    stage.tell(Act::Fail);
+    let error = Port::run_ended_async(&mut stage.port, &mut consumer).unwrap_err();
+    assert_eq!(error.hook, Hook::RunEnded);
+    let mut stage = Stage::sync(1);
+    stage.port.node.stop.cancel();
+    assert_eq!(stage.port.run_ended().unwrap(), reported(true));
+    assert_eq!(stage.puppet.asked(), ["end"]);
+}
+
 // ---------------------------------------------------------------------------------------
 // PT4
 
@@ -768,6 +795,8 @@ fn is_dead(stage: &mut Stage) {
     }
     stage.cancel();
     stage.port.finished();
+    // A run that ends because of the panic is not failed once more.
+    assert_eq!(stage.port.run_ended().unwrap(), []);
     assert!(stage.puppet.asked().is_empty());
 }
 

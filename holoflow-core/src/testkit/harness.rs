@@ -8,7 +8,7 @@
 //! What it does not do: decide when a hook is due. Hooks are called in the order the test
 //! asks for, and a wrong order is an error value.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Wake, Waker};
 
@@ -804,18 +804,22 @@ impl TaskHarness {
     pub fn start_run(&mut self) -> Result<(), HookError> {
         match &mut self.faces {
             Faces::Sync(side) => side.call(Hook::RunStarted, |port, _| port.run_started()),
-            Faces::Async(sides) => {
-                let (push, pop) = &mut **sides;
-                let started = catch_unwind(AssertUnwindSafe(|| {
-                    Port::run_started_async(&mut push.port, &mut pop.port)
-                }));
-                started.unwrap_or_else(|payload| {
-                    push.port.poison(&mut push.bank);
-                    pop.port.poison(&mut pop.bank);
-                    Err(push.error(Hook::RunStarted, TaskError::panicked(payload)))
-                })
-            }
+            Faces::Async(sides) => at_border(sides, Hook::RunStarted, Port::run_started_async),
         }
+    }
+
+    /// Ends a run: calls `run_ended`. What the task has to say of the run, as the node's part
+    /// of the run's report has it.
+    ///
+    /// # Errors
+    /// What the task says.
+    pub fn end_run(&mut self) -> Result<BTreeMap<String, Value>, HookError> {
+        let results = match &mut self.faces {
+            Faces::Sync(side) => side.call(Hook::RunEnded, |port, _| port.run_ended()),
+            Faces::Async(sides) => at_border(sides, Hook::RunEnded, Port::run_ended_async),
+        }?;
+        let owned = |(key, value): (&str, Value)| (key.to_owned(), value);
+        Ok(results.into_iter().map(owned).collect())
     }
 
     /// What the factory inferred.
@@ -940,6 +944,21 @@ impl TaskHarness {
         report.memory = self.shared.ledger.counts();
         report
     }
+}
+
+/// Calls a hook that is called while neither side runs; a panic poisons both ports and becomes
+/// an error.
+fn at_border<R>(
+    (push, pop): &mut (HarnessSide, HarnessSide),
+    hook: Hook,
+    f: impl FnOnce(&mut Port, &mut Port) -> Result<R, HookError>,
+) -> Result<R, HookError> {
+    let result = catch_unwind(AssertUnwindSafe(|| f(&mut push.port, &mut pop.port)));
+    result.unwrap_or_else(|payload| {
+        push.port.poison(&mut push.bank);
+        pop.port.poison(&mut pop.bank);
+        Err(push.error(hook, TaskError::panicked(payload)))
+    })
 }
 
 impl HarnessSide {

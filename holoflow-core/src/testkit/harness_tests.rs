@@ -6,7 +6,8 @@ use super::*;
 use crate::storage::{ConsumerCell, IOStorageAccess, ProducerCell, RegionSlot, TView};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::task::{
-    AcquireCtx, AsyncPopCtx, AsyncPushCtx, ISyncTask, ReleaseCtx, SyncCtx, TaskInfo, TaskResult,
+    AcquireCtx, AsyncPopCtx, AsyncPushCtx, ISyncTask, ReleaseCtx, RunCtx, SyncCtx, TaskInfo,
+    TaskResult,
 };
 use crate::tensor::DType;
 
@@ -738,4 +739,62 @@ fn sides_are_used_from_two_threads() {
             assert_eq!(frame, [turn; 4]);
         }
     });
+}
+
+/// Counts its frames, and reports them at the end; panics instead where there are none.
+#[derive(Default)]
+struct Tally(Mutex<u64>);
+
+impl Tally {
+    fn end(&self, ctx: &mut RunCtx<'_>) {
+        assert_ne!(*self.0.lock(), 0, "no frames");
+        ctx.report("frames", std::mem::take(&mut *self.0.lock()));
+        ctx.report("cancelled", ctx.is_cancelled());
+    }
+}
+
+impl ISyncTask for Tally {
+    fn execute(&mut self, _: &mut SyncCtx<'_>) -> TaskResult<OpResult> {
+        *self.0.lock() += 1;
+        Ok(OpResult::Ok)
+    }
+
+    fn run_ended(&mut self, ctx: &mut RunCtx<'_>) -> TaskResult<()> {
+        self.end(ctx);
+        Ok(())
+    }
+}
+
+impl IAsyncTask for Tally {
+    fn try_push(&self, _: &mut AsyncPushCtx<'_>) -> TaskResult<OpResult> {
+        *self.0.lock() += 1;
+        Ok(OpResult::Ok)
+    }
+
+    fn run_ended(&self, ctx: &mut RunCtx<'_>) -> TaskResult<()> {
+        self.end(ctx);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_run_that_is_ended_has_what_the_task_reports() {
+    let tally = Made::new(sync_infer, |_| Ok(Tally::default()));
+    let mut sync = TaskHarness::sync(&tally, json!({}), [frame()]).unwrap();
+    assert_eq!(sync.producer().execute().unwrap(), OpResult::Ok);
+    let tally = Made::new(async_infer, |_| Ok(Tally::default()));
+    let mut asynchronous = TaskHarness::asynchronous(&tally, json!({}), [frame()]).unwrap();
+    assert_eq!(asynchronous.push(&[0_u8; 4]).unwrap(), OpResult::Ok);
+    for mut task in [sync, asynchronous] {
+        let results = task.end_run().unwrap();
+        assert_eq!(json!(results), json!({ "frames": 1, "cancelled": false }));
+        task.start_run().unwrap();
+        let error = task.end_run().unwrap_err();
+        assert!(
+            format!("{error:#}")
+                .starts_with("node `task`, run_ended: the task panicked: assertion"),
+            "{error:#}"
+        );
+        assert_eq!(task.end_run().unwrap().len(), 0, "it gets no further hook");
+    }
 }
