@@ -13,9 +13,13 @@ pub(crate) use loom::sync::atomic;
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic;
 
-pub(crate) use std::sync::Arc;
+pub(crate) use std::sync::{Arc, OnceLock};
+
+#[cfg(test)]
+pub(crate) use std::sync::mpsc;
 
 pub(crate) use crossbeam::queue::ArrayQueue;
+pub(crate) use crossbeam::sync::{Parker, Unparker};
 pub(crate) use crossbeam::utils::CachePadded;
 pub(crate) use parking_lot::{Condvar, Mutex};
 

@@ -10,7 +10,11 @@ use holoflow_core::registry::{Registry, RegistryError};
 
 mod tasks;
 
-pub use tasks::{OwnedRateLimiterFactory, RateLimiterFactory, RateLimiterSettings};
+pub use tasks::{
+    AtEnd, BatchQueueFactory, BatchQueueSettings, ChecksumFactory, CopyFactory, CounterFactory,
+    CounterSettings, NullSinkFactory, OwnedRateLimiterFactory, QueueOverflow, RateLimiterFactory,
+    RateLimiterSettings,
+};
 
 /// Registers every task of this crate under its kind.
 ///
@@ -26,6 +30,11 @@ pub use tasks::{OwnedRateLimiterFactory, RateLimiterFactory, RateLimiterSettings
 /// # Errors
 /// If a kind is registered already.
 pub fn register_all(registry: &mut Registry) -> Result<(), RegistryError> {
+    registry.register_async("BatchQueue", BatchQueueFactory)?;
+    registry.register_sync("Checksum", ChecksumFactory)?;
+    registry.register_sync("Copy", CopyFactory)?;
+    registry.register_sync("Counter", CounterFactory)?;
+    registry.register_sync("NullSink", NullSinkFactory)?;
     registry.register_async("OwnedRateLimiter", OwnedRateLimiterFactory)?;
     registry.register_async("RateLimiter", RateLimiterFactory)?;
     Ok(())

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::sync::OnceLock;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Parts of an octave, as a power of two.
@@ -18,7 +19,7 @@ const BUCKETS: usize = ((40 - PARTS_LOG2 as usize) + 1) << PARTS_LOG2;
 /// Counts by duration. Its memory is taken when the first is added.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
-    buckets: std::sync::OnceLock<Box<[AtomicU64]>>,
+    buckets: OnceLock<Box<[AtomicU64]>>,
     count: AtomicU64,
     sum: AtomicU64,
     max: AtomicU64,

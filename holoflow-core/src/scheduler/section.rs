@@ -52,7 +52,11 @@ pub(crate) struct SectionRun {
     stop: Arc<StopFlags>,
     section: Section,
     layout: Layout,
-    /// Metadata of the frame of each origin.
+    /// Metadata of the frame of each origin, boxed as a node has it.
+    #[allow(
+        clippy::vec_box,
+        reason = "the boxes are swapped with those of the nodes"
+    )]
     metas: Vec<Box<FrameMeta>>,
     phase: Phase,
     cursor: usize,
@@ -280,23 +284,18 @@ impl SectionRun {
         if self.stop.is_cancelled() {
             return Err(Stop::Cancelled);
         }
-        if self.layout.source {
-            if self.stop.is_finishing() || self.has_made_enough() {
-                return Err(Stop::Finished);
-            }
+        if self.layout.source && (self.stop.is_finishing() || self.has_made_enough()) {
+            return Err(Stop::Finished);
         }
         self.shared().enter(Place::encode(Phase::Begin, None, None));
         self.notice_finished_consumers()?;
-        if self.run.credit.is_some() {
-            if self.layout.source {
-                let taken = self.run.credit.as_ref().is_some_and(|credit| credit.take());
-                if !taken {
-                    return Ok(Step::Wait);
-                }
-                self.units = 1;
+        if let Some(credit) = self.run.credit.as_ref().filter(|_| self.layout.source) {
+            if !credit.take() {
+                return Ok(Step::Wait);
             }
+            self.units = 1;
         }
-        self.sampled = self.was_slow || self.iterations % SAMPLED == 0;
+        self.sampled = self.was_slow || self.iterations.is_multiple_of(SAMPLED);
         if self.sampled {
             self.began = self.run.clock.now();
         }
@@ -480,18 +479,19 @@ impl SectionRun {
         }
         match answer {
             Ok(OpResult::Ok) => {
+                if self.run.credit.is_some() {
+                    self.units += match (part.source, finished) {
+                        (true, _) => 0,
+                        // The last may be made of fewer.
+                        (false, true) => part.frames_per_output.min(part.link.held()),
+                        (false, false) => part.frames_per_output,
+                    };
+                }
                 part.link.take();
                 part.popped = true;
                 part.made += 1;
                 part.drains_since = None;
                 self.advances += 1;
-                if self.run.credit.is_some() {
-                    self.units += if part.source {
-                        0
-                    } else {
-                        part.frames_per_output
-                    };
-                }
                 if part.frees_on_pop {
                     self.touched |= part.upstream;
                 }

@@ -29,13 +29,13 @@ use crate::clock::{Clock, Timestamp};
 use crate::compiler::Plan;
 use crate::ids::{NodeId, SectionId};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use crate::sync::{Arc, CachePadded, Condvar, Mutex};
+use crate::sync::{Arc, CachePadded, Condvar, Mutex, Unparker};
 use crate::task::{Event, Mailbox, StopFlags};
 
 /// What lets a section run.
 pub(crate) enum Runner {
     /// A thread of its own, which parks.
-    Thread(crossbeam::sync::Unparker),
+    Thread(Unparker),
     /// Number so many of a pool.
     Pool(Arc<Pool>, usize),
     /// Whoever steps the sections looks at their signals.

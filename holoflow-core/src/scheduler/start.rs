@@ -24,7 +24,7 @@ use super::shared::{Events, Place, Run, Runner, TokenWaker, section_id};
 use super::threads::{drive, prepare_thread};
 use crate::compiler::{CompiledGraph, Plan, Section};
 use crate::ids::NodeId;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, Parker};
 use crate::task::port::Port;
 use crate::task::{Hook, HookError, StopFlags, TaskError, TaskKind};
 
@@ -198,7 +198,7 @@ fn credit(plan: &Plan, options: &RunOptions, kept: &Kept) -> Option<Credit> {
     let sources = plan.sections.iter().enumerate();
     let sources = sources.filter(|(_, section)| is_source(section));
     let sources = sources.map(|(index, _)| index).collect();
-    Some(Credit::new(limit.get() as u64, held, sources))
+    Some(Credit::new(limit.get(), held, sources))
 }
 
 /// Gives every node what it has in this run, and tells its task that the run begins.
@@ -304,7 +304,7 @@ pub(crate) fn start(
     kept: &Kept,
     options: &RunOptions,
 ) -> Result<Running, StartError> {
-    let mut parkers: Vec<Option<crossbeam::sync::Parker>> = Vec::new();
+    let mut parkers: Vec<Option<Parker>> = Vec::new();
     let mut pool = None;
     let first = Duration::from_millis(1);
     let fallback = Some((first, Duration::from_millis(100)));
@@ -320,7 +320,7 @@ pub(crate) fn start(
                 Runner::Pool(Arc::clone(pool), index)
             }
             _ => {
-                let parker = crossbeam::sync::Parker::new();
+                let parker = Parker::new();
                 let unparker = parker.unparker().clone();
                 parkers.push(Some(parker));
                 Runner::Thread(unparker)

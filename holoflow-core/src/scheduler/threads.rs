@@ -8,12 +8,11 @@
 
 use std::time::Duration;
 
-use crossbeam::sync::Parker;
-
 use super::options::WaitStrategy;
 use super::section::{Idle, SectionRun, Turn};
 use super::shared::Run;
 use crate::clock::Timestamp;
+use crate::sync::{Arc, Parker};
 
 /// Looks before a section sleeps: the first few with pauses that double, the others with the
 /// core given to another thread.
@@ -92,7 +91,7 @@ impl Waiter<'_> {
         match self.wait {
             WaitStrategy::Spin => {
                 self.looks = self.looks.wrapping_add(1);
-                if self.looks % LOOK_AT_ALL == 0 {
+                if self.looks.is_multiple_of(LOOK_AT_ALL) {
                     section.deadline(&idle);
                 }
                 std::hint::spin_loop();
@@ -135,7 +134,7 @@ impl Waiter<'_> {
     }
 
     fn sleep(&mut self, section: &mut SectionRun) -> bool {
-        let run = std::sync::Arc::clone(section.run());
+        let run = Arc::clone(section.run());
         let signal = &run.sections[section.index()].signal;
         if !signal.announce() {
             signal.resume();

@@ -49,6 +49,7 @@ mod region;
 mod ring;
 #[allow(unsafe_code, reason = "opens a cell to the holder of a side's token")]
 mod side;
+mod swap_ring;
 mod view;
 
 pub use access::IOStorageAccess;
@@ -61,4 +62,5 @@ pub use ring::{RegionSlot, RingError, RingLayout, SlotRing, rows_for};
 pub use side::{
     ConsumerCell, ConsumerSide, ProducerCell, ProducerSide, SideCell, SideToken, Sides,
 };
+pub use swap_ring::{Overflow, SwapRing};
 pub use view::TView;

@@ -200,6 +200,9 @@ struct End {
     count: usize,
     /// The other side's count when it was last read.
     seen: usize,
+    /// Rows of the window that is out, and rows that giving it back frees, if they are fewer
+    /// than usual: of the consumer only, for the rest at the end of a stream.
+    rest: Option<(usize, usize)>,
     window: Window,
 }
 
@@ -335,6 +338,7 @@ impl SlotRing {
             cursor: 0,
             count: 0,
             seen: 0,
+            rest: None,
             window: Window::new(&whole),
         };
         Ok(Self {
@@ -459,21 +463,82 @@ impl SlotRing {
         } = self.layout;
         let end = self.consumer.open(side)?;
         end.window.reclaim(&self.whole)?;
+        end.rest = None;
         if end.seen.wrapping_sub(end.count) < pop_stride {
             end.seen = self.pushed.load(Ordering::Acquire);
             if end.seen.wrapping_sub(end.count) < pop_stride {
                 return Ok(None);
             }
         }
+        // Not so only after a rest was popped and more was pushed without a `realign`.
+        if end.cursor + pop_rows > self.layout.rows {
+            return Ok(None);
+        }
         let offset = end.cursor * row_bytes;
-        // SAFETY: the cursor is a multiple of `pop_stride` below `rows`, itself a multiple,
-        // and `pop_rows` is at most `pop_stride`, so the window ends within the ring. Its
-        // rows are filled: the producer's window lies in the free rows, as the count it
-        // pushed shows, and this side's former window is back or dropped (RG1).
+        // SAFETY: the window ends within the ring, as was just checked. Its rows are filled:
+        // they are the next `pop_rows`, at most `pop_stride`, from the cursor, which is where
+        // the count that this side released stands; the producer's window lies in the free
+        // rows, as the count it pushed shows, and this side's former window is back or dropped
+        // (RG1).
         Ok(unsafe {
             end.window
                 .hand_out(&self.whole, offset, pop_rows * row_bytes)
         })
+    }
+
+    /// The rows that are left at the end of a stream, when they are fewer than `pop_stride`: a
+    /// window of `pop_rows` of them, or of all there are. `None` if there are none. If there
+    /// are enough for [`pop`](Self::pop), it is that.
+    ///
+    /// Releasing it frees all of them, and leaves the cursors where windows may not begin:
+    /// before the ring is used again both sides call [`realign`](Self::realign).
+    ///
+    /// # Errors
+    /// As [`pop`](Self::pop).
+    pub fn pop_rest(&self, side: &mut ConsumerSide) -> Result<Option<Region>, ContractError> {
+        if let Some(window) = self.pop(side)? {
+            return Ok(Some(window));
+        }
+        let RingLayout {
+            row_bytes,
+            rows,
+            pop_rows,
+            ..
+        } = self.layout;
+        let end = self.consumer.open(side)?;
+        let left = end.seen.wrapping_sub(end.count);
+        let count = left.min(pop_rows);
+        if count == 0 || end.cursor + count > rows {
+            return Ok(None);
+        }
+        end.rest = Some((count, left));
+        let offset = end.cursor * row_bytes;
+        // SAFETY: the window ends within the ring, as was just checked. Its rows are the first
+        // of the `left` filled ones at the cursor, and this side's former window is in, as
+        // `pop` found it (RG1).
+        Ok(unsafe { end.window.hand_out(&self.whole, offset, count * row_bytes) })
+    }
+
+    /// Begins at the first row again if the ring is empty and no window is out; whether it
+    /// could.
+    ///
+    /// # Errors
+    /// [`ContractError::ForeignSide`] for the token of another node.
+    pub fn realign(
+        &self,
+        producer: &mut ProducerSide,
+        consumer: &mut ConsumerSide,
+    ) -> Result<bool, ContractError> {
+        let first = self.producer.open(producer)?;
+        let second = self.consumer.open(consumer)?;
+        let is_in =
+            first.window.reclaim(&self.whole).is_ok() && second.window.reclaim(&self.whole).is_ok();
+        if !is_in || first.count != second.count {
+            return Ok(false);
+        }
+        first.cursor = 0;
+        second.cursor = 0;
+        Ok(true)
     }
 
     /// Releases the window that `pop` handed out, and the rows skipped after it.
@@ -497,9 +562,11 @@ impl SlotRing {
             });
         };
         let ptr = self.row(end.cursor);
-        end.window.take_back(ptr, pop_rows * row_bytes, window)?;
-        end.cursor = advance(end.cursor, pop_stride, rows);
-        end.count = end.count.wrapping_add(pop_stride);
+        let (out, freed) = end.rest.unwrap_or((pop_rows, pop_stride));
+        end.window.take_back(ptr, out * row_bytes, window)?;
+        end.rest = None;
+        end.cursor = advance(end.cursor, freed, rows);
+        end.count = end.count.wrapping_add(freed);
         // Release: what the consumer did with the rows happens before the producer, which
         // acquires this count, overwrites them.
         self.released.store(end.count, Ordering::Release);
@@ -513,11 +580,11 @@ impl SlotRing {
     }
 }
 
-/// The next cursor. `step` divides `rows`, so the end is met exactly.
+/// The next cursor; `step` is at most `rows`.
 #[inline]
 fn advance(cursor: usize, step: usize, rows: usize) -> usize {
     let next = cursor + step;
-    if next == rows { 0 } else { next }
+    if next >= rows { next - rows } else { next }
 }
 
 /// One region that goes to and fro between the two sides of a node.

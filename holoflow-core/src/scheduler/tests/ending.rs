@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::kit::{Kit, assert_conserved, everywhere};
 use crate::scheduler::{Outcome, RunError, StartError};
+use crate::sync::{Arc, Mutex, Parker, Unparker};
 use crate::task::OpResult;
 use crate::testkit::{StepScheduler, Stepped};
 
@@ -130,8 +131,8 @@ fn s_17_a_stop_ends_a_run_that_gets_on() {
     let mut kit = Kit::new();
     let source = kit.source("source", u64::MAX);
     let queue = kit.queue("queue", 4, source);
-    let control = std::sync::Arc::new(crate::sync::Mutex::new(None::<crate::pipeline::Control>));
-    let stop = std::sync::Arc::clone(&control);
+    let control = Arc::new(Mutex::new(None::<crate::pipeline::Control>));
+    let stop = Arc::clone(&control);
     kit.sink_fn("sink", queue, move |ctx, x| {
         if x >= 16
             && let Some(control) = &*stop.lock()
@@ -313,14 +314,14 @@ fn waiting_can_be_awaited() {
     let got = kit.sink("sink", queue);
     let mut pipeline = kit.pipeline();
     pipeline.start().unwrap();
-    let parker = crossbeam::sync::Parker::new();
-    struct Unpark(crossbeam::sync::Unparker);
+    let parker = Parker::new();
+    struct Unpark(Unparker);
     impl std::task::Wake for Unpark {
-        fn wake(self: std::sync::Arc<Self>) {
+        fn wake(self: Arc<Self>) {
             self.0.unpark();
         }
     }
-    let waker = std::task::Waker::from(std::sync::Arc::new(Unpark(parker.unparker().clone())));
+    let waker = std::task::Waker::from(Arc::new(Unpark(parker.unparker().clone())));
     let mut context = std::task::Context::from_waker(&waker);
     let mut wait = std::pin::pin!(pipeline.wait_async());
     let report = loop {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::kit::{Kit, everywhere};
 use crate::scheduler::{FailureCause, Phase, RunError, StartError, Watchdog};
+use crate::sync::mpsc;
 use crate::task::{OpResult, TaskError, TaskErrorKind};
 use crate::testkit::StepScheduler;
 
@@ -170,8 +171,8 @@ fn a_task_that_does_not_return_is_left_behind_and_named() {
     kit.options.stop_timeout = Duration::from_millis(20);
     let source = kit.source("source", u64::MAX);
     let queue = kit.queue("queue", 2, source);
-    let (let_go, held) = std::sync::mpsc::channel::<()>();
-    let (entered, has_entered) = std::sync::mpsc::channel::<()>();
+    let (let_go, held) = mpsc::channel::<()>();
+    let (entered, has_entered) = mpsc::channel::<()>();
     kit.sink_fn("sink", queue, move |_, _| {
         let _ = entered.send(());
         let _ = held.recv();
