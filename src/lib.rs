@@ -27,7 +27,8 @@
 #![forbid(unsafe_code)]
 
 pub use holoflow_core::{
-    clock, compiler, device, graph, ids, memory, registry, storage, task, tensor,
+    clock, compiler, device, graph, ids, memory, pipeline, registry, scheduler, storage, task,
+    tensor,
 };
 pub use holoflow_cpu as cpu;
 #[cfg(feature = "cuda")]
@@ -42,8 +43,10 @@ pub mod cli;
 #[cfg(doctest)]
 mod doctests;
 
-/// What almost every program that writes a task needs.
+/// What almost every program that writes a task, or runs a graph, needs.
 pub mod prelude {
+    pub use holoflow_core::pipeline::Pipeline;
+    pub use holoflow_core::scheduler::{Report, RunOptions};
     pub use holoflow_core::storage::{IOStorageAccess, TView};
     pub use holoflow_core::task::{
         AcquireCtx, AsyncPopCtx, AsyncPushCtx, CreateCtx, IAsyncTask, IAsyncTaskFactory, ISyncTask,
