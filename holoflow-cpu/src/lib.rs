@@ -11,9 +11,9 @@ use holoflow_core::registry::{Registry, RegistryError};
 mod tasks;
 
 pub use tasks::{
-    AtEnd, BatchQueueFactory, BatchQueueSettings, ChecksumFactory, CopyFactory, CounterFactory,
-    CounterSettings, NullSinkFactory, OwnedRateLimiterFactory, QueueOverflow, RateLimiterFactory,
-    RateLimiterSettings,
+    AtEnd, BatchQueueFactory, BatchQueueSettings, ChecksumFactory, ChecksumSettings, CopyFactory,
+    CounterFactory, CounterSettings, NullSinkFactory, OwnedRateLimiterFactory, QueueOverflow,
+    RateLimiterFactory, RateLimiterSettings,
 };
 
 /// Registers every task of this crate under its kind.

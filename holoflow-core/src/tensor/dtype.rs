@@ -1,8 +1,10 @@
 //! Element types, as numbers and as the names that graph files use.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::TensorError;
@@ -128,6 +130,21 @@ impl FromStr for DType {
 impl Serialize for DType {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
+    }
+}
+
+impl JsonSchema for DType {
+    fn schema_name() -> Cow<'static, str> {
+        "DType".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names: Vec<_> = Self::ALL.iter().map(|dtype| dtype.name()).collect();
+        json_schema!({ "type": "string", "enum": names })
     }
 }
 

@@ -5,6 +5,8 @@ use holoflow_core::task::{
     TaskRequest, TaskResult,
 };
 
+use super::no_settings::NoSettings;
+
 /// Makes copies, kind `Copy`.
 ///
 /// One input, contiguous and in host memory; one output of the same shape and element type,
@@ -37,11 +39,7 @@ impl ISyncTaskFactory for CopyFactory {
         Ok(InferResult::sync([input.clone()], [input.normalized()]))
     }
 
-    fn create(
-        &self,
-        _: &TaskRequest<'_>,
-        _: &mut CreateCtx<'_>,
-    ) -> TaskResult<Box<dyn ISyncTask>> {
+    fn create(&self, _: &TaskRequest<'_>, _: &mut CreateCtx<'_>) -> TaskResult<Box<dyn ISyncTask>> {
         Ok(Box::new(CopyFrame))
     }
 }

@@ -127,7 +127,11 @@ fn write(ctx: &mut SyncCtx<'_>, dtype: DType, value: u64) -> TaskResult<()> {
         DType::F64 => fill(ctx, value as f64),
         DType::CF32 => fill(ctx, Complex::new(value as f32, 0.0)),
         DType::CF64 => fill(ctx, Complex::new(value as f64, 0.0)),
-        _ => Err(TaskError::settings("dtype", dtype, "a type it can count in")),
+        _ => Err(TaskError::settings(
+            "dtype",
+            dtype,
+            "a type it can count in",
+        )),
     }
 }
 

@@ -1,15 +1,18 @@
 //! One task a file.
 
 mod batch_queue;
+mod checksum;
 mod copy;
 mod counter;
+mod no_settings;
+mod null_sink;
 mod owned_rate_limiter;
 mod rate_limiter;
-mod sinks;
 
 pub use batch_queue::{AtEnd, BatchQueueFactory, BatchQueueSettings, QueueOverflow};
+pub use checksum::{ChecksumFactory, ChecksumSettings};
 pub use copy::CopyFactory;
 pub use counter::{CounterFactory, CounterSettings};
+pub use null_sink::NullSinkFactory;
 pub use owned_rate_limiter::OwnedRateLimiterFactory;
 pub use rate_limiter::{RateLimiterFactory, RateLimiterSettings};
-pub use sinks::{ChecksumFactory, NullSinkFactory};

@@ -5,6 +5,8 @@ use holoflow_core::task::{
     TaskResult,
 };
 
+use super::no_settings::NoSettings;
+
 /// Makes sinks that drop what they get, kind `NullSink`.
 ///
 /// One input or more, of any layout and in any memory: no byte is read. No settings.
@@ -21,8 +23,7 @@ impl ISyncTask for NullSink {
 
 impl ISyncTaskFactory for NullSinkFactory {
     fn describe(&self) -> TaskInfo {
-        TaskInfo::new("Drops what it gets from any number of inputs.")
-            .with_settings::<NoSettings>()
+        TaskInfo::new("Drops what it gets from any number of inputs.").with_settings::<NoSettings>()
     }
 
     fn infer(&self, request: &TaskRequest<'_>) -> TaskResult<InferResult> {
@@ -31,11 +32,7 @@ impl ISyncTaskFactory for NullSinkFactory {
         Ok(InferResult::sync(request.inputs().iter().cloned(), []))
     }
 
-    fn create(
-        &self,
-        _: &TaskRequest<'_>,
-        _: &mut CreateCtx<'_>,
-    ) -> TaskResult<Box<dyn ISyncTask>> {
+    fn create(&self, _: &TaskRequest<'_>, _: &mut CreateCtx<'_>) -> TaskResult<Box<dyn ISyncTask>> {
         Ok(Box::new(NullSink))
     }
 }
