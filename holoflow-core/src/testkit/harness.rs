@@ -22,7 +22,7 @@ use crate::storage::{
     Alias, CellBank, ContractError, Sides, Slot, SlotSpec, SlotTable, Storage, TaskBuffer,
 };
 use crate::sync::{Arc, Mutex};
-use crate::task::port::{Poison, Port, drop_guarded};
+use crate::task::port::{AnyTask, LooseTask, Poison, Port, drop_guarded};
 use crate::task::{
     Aliasing, CreateCtx, Event, Flow, FrameMeta, Hook, HookError, IAsyncTask, IAsyncTaskFactory,
     ISyncTaskFactory, InferError, InferResult, Mailbox, NodeCtx, OpResult, StopFlags, TaskError,
@@ -820,6 +820,51 @@ impl TaskHarness {
         }?;
         let owned = |(key, value): (&str, Value)| (key.to_owned(), value);
         Ok(results.into_iter().map(owned).collect())
+    }
+
+    /// Updates an async task as a recompilation does: `factory` gets the task, and new
+    /// settings. The layouts of the slots must stay as they are.
+    ///
+    /// # Errors
+    /// What the factory says; the task is gone then. Or if it is no async task, or the layouts
+    /// change.
+    pub fn update_async(
+        &mut self,
+        factory: &dyn IAsyncTaskFactory,
+        settings: Value,
+    ) -> Result<(), HookError> {
+        let name = Arc::clone(&self.shared.name);
+        let error = |error: TaskError| HookError::new(&*name, Hook::Update, error);
+        let Faces::Async(faces) = &mut self.faces else {
+            return Err(error(TaskError::other("it is no async task")));
+        };
+        let (push, pop) = &mut **faces;
+        let inputs = self.infer.input_descs.clone();
+        let request = TaskRequest::new(&name, &settings, &inputs);
+        let infer = guarded(|| factory.infer(&request)).map_err(error)?;
+        if infer.input_descs != inputs || infer.output_descs != self.infer.output_descs {
+            let message = "the layouts of its slots would change: make a new harness";
+            return Err(error(TaskError::other(message)));
+        }
+        drop(push.port.take_task(&mut push.bank));
+        let old = pop.port.take_task(&mut pop.bank);
+        let Some(LooseTask::Async(old)) = old.and_then(AnyTask::loose) else {
+            return Err(error(TaskError::other("the task has panicked")));
+        };
+        let sides = Sides::new();
+        let memory = push.port.node.memory.clone();
+        let before = push.port.node.stream.clone();
+        let after = pop.port.node.stream.clone();
+        let mut ctx = CreateCtx::new(&name, &memory, &sides, before.as_ref(), after.as_ref());
+        let task = guarded(|| factory.update(old, &request, &mut ctx)).map_err(error)?;
+        let task: Arc<dyn IAsyncTask> = Arc::from(task);
+        let (producer, consumer) = sides.into_parts();
+        let poison = Poison::default();
+        push.port
+            .renew_producer(Arc::clone(&task), poison.clone(), producer);
+        pop.port.renew_consumer(task, poison, consumer);
+        self.infer = infer;
+        Ok(())
     }
 
     /// What the factory inferred.

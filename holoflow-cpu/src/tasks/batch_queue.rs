@@ -165,9 +165,6 @@ impl Shape {
             return Err(TaskError::input(0, input, "at least one row, along axis 0"));
         };
         let input = input.normalized();
-        let mut shape = input.shape().to_vec();
-        shape[0] = size.get();
-        let output = TDesc::new(&shape[..], input.dtype(), input.location())?;
         let too_many = || {
             let expected = "a capacity whose bytes can be counted";
             TaskError::settings("target_capacity", target, expected)
@@ -181,6 +178,9 @@ impl Shape {
             pop_stride: stride.get(),
         };
         layout.bytes().ok_or_else(too_many)?;
+        let mut shape = input.shape().to_vec();
+        shape[0] = size.get();
+        let output = TDesc::new(&shape[..], input.dtype(), input.location())?;
         if settings.overflow != QueueOverflow::Block && (size != push_rows || stride != push_rows) {
             let expected = format!(
                 "`block`, or frames, `output_size` and `output_stride` of one size: a frame has \
@@ -225,7 +225,10 @@ impl Shape {
 }
 
 /// Where the frames are.
-#[allow(clippy::large_enum_variant, reason = "there is one for each queue, behind a box")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one for each queue, behind a box"
+)]
 enum Frames {
     Ring(SlotRing),
     Swap(SwapRing<FrameMeta>),
