@@ -4,3 +4,4 @@ mod ending;
 mod failing;
 mod iterating;
 mod kit;
+mod telling;
