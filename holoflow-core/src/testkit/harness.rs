@@ -223,7 +223,32 @@ impl HarnessBuilder {
         settings: Value,
         inputs: impl IntoIterator<Item = TDesc>,
     ) -> Result<TaskHarness, HookError> {
-        let inputs: Vec<_> = inputs.into_iter().collect();
+        self.async_over(None, factory, settings, inputs.into_iter().collect())
+    }
+
+    /// Infers an async task, updates that of `old` to it, and starts a run, as a recompilation
+    /// does: what is acquired or popped is gone. A task of `old` that panicked, or is not async,
+    /// is not updated but made anew.
+    ///
+    /// # Errors
+    /// What the factory or the check of its inference says.
+    pub fn update(
+        self,
+        old: TaskHarness,
+        factory: &dyn IAsyncTaskFactory,
+        settings: Value,
+        inputs: impl IntoIterator<Item = TDesc>,
+    ) -> Result<TaskHarness, HookError> {
+        self.async_over(Some(old), factory, settings, inputs.into_iter().collect())
+    }
+
+    fn async_over(
+        self,
+        old: Option<TaskHarness>,
+        factory: &dyn IAsyncTaskFactory,
+        settings: Value,
+        inputs: Vec<TDesc>,
+    ) -> Result<TaskHarness, HookError> {
         let request = TaskRequest::new(&self.name, &settings, &inputs);
         let infer = self.infer(TaskKind::Async, inputs.len(), || factory.infer(&request))?;
         let sides = Sides::new();
@@ -231,8 +256,12 @@ impl HarnessBuilder {
         let memory = self.counted(&shared.ledger);
         let (before, after) = (self.producer_stream.as_ref(), self.consumer_stream.as_ref());
         let mut ctx = CreateCtx::new(&self.name, &memory, &sides, before, after);
-        let task = guarded(|| factory.create(&request, &mut ctx))
-            .map_err(|error| self.error(Hook::Create, error))?;
+        let task = match old.and_then(TaskHarness::into_async_task) {
+            None => guarded(|| factory.create(&request, &mut ctx))
+                .map_err(|error| self.error(Hook::Create, error))?,
+            Some(old) => guarded(|| factory.update(old, &request, &mut ctx))
+                .map_err(|error| self.error(Hook::Update, error))?,
+        };
         let task: Arc<dyn IAsyncTask> = Arc::from(task);
         let (producer, consumer) = sides.into_parts();
         let poison = Poison::default();
@@ -293,7 +322,8 @@ impl HarnessBuilder {
             events_out: Mailbox::new(self.mailbox),
             wakes: Arc::new(WakeCount::default()),
             ledger: Ledger::new(Arc::new(HostProvider)),
-            flow: infer.flow,
+            // A task that never makes its producer wait carries metadata itself.
+            flow: infer.flow.filter(|flow| flow.capacity != usize::MAX),
             meta: Arc::new(Mutex::new(VecDeque::new())),
         }
     }
@@ -795,6 +825,20 @@ impl TaskHarness {
     fn started(mut self) -> Result<Self, HookError> {
         self.start_run()?;
         Ok(self)
+    }
+
+    /// The async task alone; `None` if it is not one or has panicked.
+    fn into_async_task(self) -> Option<Arc<dyn IAsyncTask>> {
+        let Faces::Async(mut sides) = self.faces else {
+            return None;
+        };
+        let (push, pop) = &mut *sides;
+        let task = push.port.take_task(&mut push.bank)?;
+        drop(pop.port.take_task(&mut pop.bank));
+        match task.loose() {
+            Some(LooseTask::Async(task)) => Some(task),
+            _ => None,
+        }
     }
 
     /// Begins a run: calls `run_started`.
