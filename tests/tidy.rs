@@ -38,6 +38,7 @@ const MAY_HOLD_UNSAFE: &[Place<'_>] = &[
     Place::File("holoflow-core/src/storage/bank.rs"),
     Place::File("holoflow-core/src/storage/ring.rs"),
     Place::File("holoflow-core/src/storage/side.rs"),
+    Place::File("holoflow-core/src/storage/window.rs"),
     Place::File("holoflow-core/src/device.rs"),
     Place::File("holoflow-core/src/testkit/ledger.rs"),
     Place::File("holoflow-core/src/testkit/fake_device.rs"),

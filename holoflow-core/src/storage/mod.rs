@@ -51,6 +51,8 @@ mod ring;
 mod side;
 mod swap_ring;
 mod view;
+#[allow(unsafe_code, reason = "places windows of a region")]
+mod window;
 
 pub use access::IOStorageAccess;
 pub(crate) use bank::{Alias, CellBank, SlotSpec, SlotTable, owned_storage, slot_view};
@@ -64,3 +66,4 @@ pub use side::{
 };
 pub use swap_ring::{Overflow, SwapRing};
 pub use view::TView;
+pub use window::LentRegion;

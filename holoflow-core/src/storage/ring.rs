@@ -5,14 +5,22 @@
 //! window of `pop_rows` rows and releases `pop_stride` rows. No bytes move, and no window
 //! wraps. A [`RegionSlot`] is the ring of one window.
 //!
-//! What it does not know: cells, hooks, policies of overflow, and what rows mean.
+//! At the end of a stream fewer rows may be left than a stride: [`SlotRing::pop_short`] hands
+//! them out, and [`SlotRing::realign`] begins anew before the next stream. Whoever has to show
+//! a whole window copies them, once a stream: the missing rows are those that the producer
+//! fills next, and to take them away from it would cost every acquisition a fence.
+//!
+//! What it does not know: cells, hooks, policies of overflow, when a stream ends, and what rows
+//! mean.
 //!
 //! Invariants, each with tests whose names begin with its number:
 //!
 //! - **RG1** A window handed to one side overlaps no window of the other. Held by: the
 //!   producer's window lies in the `rows - filled` free rows behind its cursor, the
 //!   consumer's in the `filled` rows before it; `filled` is the difference of two counts
-//!   that each side publishes only when it has its window back.
+//!   that each side publishes only when it has its window back. No window begins at a cursor
+//!   that a short release left in the middle of a stride, and cursors are set anew only with
+//!   both tokens, or the ring, in hand and no window out.
 //! - **RG2** Each side has at most one window out. Held by: `End::window`, which is there
 //!   or out.
 //! - **RG3** A window that is dropped instead of given back counts as not committed, or
@@ -34,7 +42,7 @@
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
-use super::region::{Keep, WindowFate};
+use super::window::{MAX_DEPTH, Window, to_cut};
 use super::{ConsumerCell, ConsumerSide, ContractError, ProducerCell, ProducerSide};
 use super::{Refusal, Refused, Region, Sides};
 use crate::memory::Address;
@@ -127,6 +135,14 @@ pub enum RingError {
         /// Bytes of the region.
         found: usize,
     },
+    /// There are too few regions.
+    #[error("the ring has {found} regions, at least {expected} are needed")]
+    TooFew {
+        /// Regions that there are.
+        found: usize,
+        /// Regions that are needed.
+        expected: usize,
+    },
     /// The region is shared.
     #[error("the region is shared and read-only, a ring must own it alone")]
     Shared,
@@ -142,10 +158,6 @@ pub enum RingError {
         depth: usize,
     },
 }
-
-/// Rings that may lie one within the other: each keeps the next, and dropping the innermost
-/// drops them all, one call within the other.
-const MAX_DEPTH: usize = 16;
 
 fn needed_text(needed: &Option<usize>) -> String {
     needed.map_or_else(
@@ -200,111 +212,13 @@ struct End {
     count: usize,
     /// The other side's count when it was last read.
     seen: usize,
-    /// Rows of the window that is out, and rows that giving it back frees, if they are fewer
-    /// than usual: of the consumer only, for the rest at the end of a stream.
-    rest: Option<(usize, usize)>,
+    /// Of the consumer: how many rows giving back its window frees, if they are fewer than a
+    /// stride.
+    short: Option<usize>,
+    /// Of the consumer: whether it gave back fewer rows than a stride, so that its cursor lies
+    /// where no window may begin.
+    uneven: bool,
     window: Window,
-}
-
-/// The one window of a side, in or out.
-#[derive(Debug)]
-struct Window {
-    /// Without bytes while it is in; `None` while it is out.
-    rest: Option<Region>,
-    /// Address of its keeper, to know the window again.
-    keeper: *const Keep,
-    fate: Arc<WindowFate>,
-}
-
-// SAFETY: `keeper` is compared and never dereferenced; the rest is `Send`.
-unsafe impl Send for Window {}
-
-impl Window {
-    fn new(whole: &Arc<Region>) -> Self {
-        let fate = WindowFate::new(whole);
-        let (rest, keeper) = Self::make(whole, &fate);
-        Self {
-            rest: Some(rest),
-            keeper,
-            fate,
-        }
-    }
-
-    /// A window without bytes, and the address of its keeper. It carries the device work
-    /// that its predecessor left outstanding, which was on the same bytes.
-    fn make(whole: &Arc<Region>, fate: &Arc<WindowFate>) -> (Region, *const Keep) {
-        let keep = Arc::new(Keep::Window {
-            fate: Arc::clone(fate),
-        });
-        let keeper = Arc::as_ptr(&keep);
-        (Region::window(whole, fate.take_pending(), keep), keeper)
-    }
-
-    /// Whether a window can be handed out: none is out, or it was dropped out there.
-    #[inline]
-    fn reclaim(&mut self, whole: &Arc<Region>) -> Result<(), ContractError> {
-        if self.rest.is_some() || self.remade(whole) {
-            Ok(())
-        } else {
-            Err(ContractError::WindowOut)
-        }
-    }
-
-    /// Makes a new window if the one that is out was dropped there.
-    #[cold]
-    #[inline(never)]
-    fn remade(&mut self, whole: &Arc<Region>) -> bool {
-        if !self.fate.take_dropped() {
-            return false;
-        }
-        let (rest, keeper) = Self::make(whole, &self.fate);
-        self.rest = Some(rest);
-        self.keeper = keeper;
-        true
-    }
-
-    /// Hands out the window of `len` bytes that begins `offset` bytes into `whole`; `None`
-    /// if it is out.
-    ///
-    /// # Safety
-    ///
-    /// The range lies in `whole`, and no region but those of this window, all dropped,
-    /// has any byte of it.
-    #[inline]
-    unsafe fn hand_out(&mut self, whole: &Region, offset: usize, len: usize) -> Option<Region> {
-        let mut window = self.rest.take()?;
-        // SAFETY: the range lies in `whole`, as the caller promises.
-        let ptr = unsafe { whole.ptr().add(offset) };
-        // SAFETY: a window that was in has no bytes. Its keeper keeps `whole`, and no other
-        // region has the bytes, as the caller promises.
-        unsafe { window.place(ptr, len) };
-        Some(window)
-    }
-
-    /// Takes the window back if `region` is it.
-    #[inline]
-    fn take_back(
-        &mut self,
-        ptr: NonNull<u8>,
-        len: usize,
-        mut region: Region,
-    ) -> Result<(), Refused> {
-        if self.rest.is_some() || !region.is_window(ptr, len, self.keeper) {
-            return Err(Refused {
-                region,
-                refusal: Refusal::ForeignWindow,
-            });
-        }
-        if !region.is_idle() {
-            return Err(Refused {
-                region,
-                refusal: Refusal::InUse,
-            });
-        }
-        region.vacate();
-        self.rest = Some(region);
-        Ok(())
-    }
 }
 
 impl SlotRing {
@@ -323,22 +237,13 @@ impl SlotRing {
                 found: region.len(),
             });
         }
-        if region.is_shared() {
-            return Err(RingError::Shared);
-        }
-        if !region.is_idle() {
-            return Err(RingError::InUse);
-        }
-        let depth = region.ring_depth();
-        if depth > MAX_DEPTH {
-            return Err(RingError::TooDeep { depth });
-        }
-        let whole = Arc::new(region);
+        let whole = to_cut(region)?;
         let end = || End {
             cursor: 0,
             count: 0,
             seen: 0,
-            rest: None,
+            short: None,
+            uneven: false,
             window: Window::new(&whole),
         };
         Ok(Self {
@@ -463,85 +368,170 @@ impl SlotRing {
         } = self.layout;
         let end = self.consumer.open(side)?;
         end.window.reclaim(&self.whole)?;
-        end.rest = None;
+        end.short = None;
         if end.seen.wrapping_sub(end.count) < pop_stride {
+            // All that was seen was released before the cursor became uneven, so no way leads
+            // past here until `realign`.
+            if end.uneven {
+                return Ok(None);
+            }
             end.seen = self.pushed.load(Ordering::Acquire);
             if end.seen.wrapping_sub(end.count) < pop_stride {
                 return Ok(None);
             }
         }
-        // Not so only after a rest was popped and more was pushed without a `realign`.
-        if end.cursor + pop_rows > self.layout.rows {
-            return Ok(None);
-        }
         let offset = end.cursor * row_bytes;
-        // SAFETY: the window ends within the ring, as was just checked. Its rows are filled:
-        // they are the next `pop_rows`, at most `pop_stride`, from the cursor, which is where
-        // the count that this side released stands; the producer's window lies in the free
-        // rows, as the count it pushed shows, and this side's former window is back or dropped
-        // (RG1).
+        // SAFETY: the cursor is a multiple of `pop_stride` below `rows`, itself a multiple,
+        // and `pop_rows` is at most `pop_stride`, so the window ends within the ring. Its
+        // rows are filled: the producer's window lies in the free rows, as the count it
+        // pushed shows, and this side's former window is back or dropped (RG1).
         Ok(unsafe {
             end.window
                 .hand_out(&self.whole, offset, pop_rows * row_bytes)
         })
     }
 
-    /// The rows that are left at the end of a stream, when they are fewer than `pop_stride`: a
-    /// window of `pop_rows` of them, or of all there are. `None` if there are none. If there
-    /// are enough for [`pop`](Self::pop), it is that.
+    /// The last rows of a stream, which are too few for [`pop`](Self::pop): a window of at most
+    /// `pop_rows` of them, and how many there are. `None` if there are none, or enough for `pop`.
     ///
-    /// Releasing it frees all of them, and leaves the cursors where windows may not begin:
-    /// before the ring is used again both sides call [`realign`](Self::realign).
+    /// Releasing the window frees all of them. The next window would begin in the middle of a
+    /// stride then, so there is none until [`realign`](Self::realign). Only a caller that knows
+    /// that no row follows should ask.
     ///
     /// # Errors
     /// As [`pop`](Self::pop).
-    pub fn pop_rest(&self, side: &mut ConsumerSide) -> Result<Option<Region>, ContractError> {
-        if let Some(window) = self.pop(side)? {
-            return Ok(Some(window));
-        }
+    pub fn pop_short(
+        &self,
+        side: &mut ConsumerSide,
+    ) -> Result<Option<(Region, usize)>, ContractError> {
         let RingLayout {
             row_bytes,
-            rows,
             pop_rows,
+            pop_stride,
             ..
         } = self.layout;
         let end = self.consumer.open(side)?;
-        let left = end.seen.wrapping_sub(end.count);
-        let count = left.min(pop_rows);
-        if count == 0 || end.cursor + count > rows {
+        end.window.reclaim(&self.whole)?;
+        end.short = None;
+        if end.uneven {
             return Ok(None);
         }
-        end.rest = Some((count, left));
-        let offset = end.cursor * row_bytes;
-        // SAFETY: the window ends within the ring, as was just checked. Its rows are the first
-        // of the `left` filled ones at the cursor, and this side's former window is in, as
-        // `pop` found it (RG1).
-        Ok(unsafe { end.window.hand_out(&self.whole, offset, count * row_bytes) })
+        end.seen = self.pushed.load(Ordering::Acquire);
+        let rows = end.seen.wrapping_sub(end.count);
+        if rows == 0 || rows >= pop_stride {
+            return Ok(None);
+        }
+        end.short = Some(rows);
+        let (offset, len) = (end.cursor * row_bytes, rows.min(pop_rows) * row_bytes);
+        // SAFETY: as in `pop`: the cursor is even, and the window is no longer than one there.
+        // All its rows are filled.
+        let window = unsafe { end.window.hand_out(&self.whole, offset, len) };
+        Ok(window.map(|window| (window, rows)))
     }
 
-    /// Begins at the first row again if the ring is empty and no window is out; whether it
-    /// could.
+    /// Before a new stream: lets windows begin at the first row again, if the last stream ended
+    /// in the middle of a stride. Gives the number of rows pushed since, which are dropped.
     ///
     /// # Errors
-    /// [`ContractError::ForeignSide`] for the token of another node.
+    /// [`ContractError::ForeignSide`] for a token of another node,
+    /// [`ContractError::WindowOut`] if a window is out.
     pub fn realign(
         &self,
         producer: &mut ProducerSide,
         consumer: &mut ConsumerSide,
-    ) -> Result<bool, ContractError> {
-        let first = self.producer.open(producer)?;
-        let second = self.consumer.open(consumer)?;
-        let is_in =
-            first.window.reclaim(&self.whole).is_ok() && second.window.reclaim(&self.whole).is_ok();
-        if !is_in || first.count != second.count {
+    ) -> Result<usize, ContractError> {
+        let front = self.producer.open(producer)?;
+        let back = self.consumer.open(consumer)?;
+        if !back.uneven {
+            return Ok(0);
+        }
+        // Cursors may jump only while no window lies at them.
+        front.window.reclaim(&self.whole)?;
+        back.window.reclaim(&self.whole)?;
+        let dropped = front.count.wrapping_sub(back.count);
+        front.cursor = 0;
+        back.cursor = 0;
+        back.count = front.count;
+        back.seen = front.count;
+        front.seen = front.count;
+        back.uneven = false;
+        self.released.store(back.count, Ordering::Release);
+        Ok(dropped)
+    }
+
+    /// Fills the ring, which must be empty, with copies of the rows that `from` holds, as a
+    /// factory's `update` does when only the number of rows has changed. `copy` gets stretches
+    /// of the old ring and of this one, of one length, in order. `from` stays as it is.
+    ///
+    /// `false`, and nothing is copied, if the rows do not fit, the rings' windows differ, or a
+    /// window is out.
+    ///
+    /// # Errors
+    /// What `copy` says, or that it left device work outstanding. This ring then is empty.
+    pub fn refill<E: From<Refused>>(
+        &mut self,
+        from: &mut Self,
+        mut copy: impl FnMut(&Region, &mut Region) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let (rows, old_rows) = (self.layout.rows, from.layout.rows);
+        let same_windows = RingLayout {
+            rows: old_rows,
+            ..self.layout
+        } == from.layout;
+        let (front, back) = (self.producer.get_mut(), self.consumer.get_mut());
+        let (old_front, old) = (from.producer.get_mut(), from.consumer.get_mut());
+        let filled = old_front.count.wrapping_sub(old.count);
+        if !same_windows
+            || filled > rows
+            || front.count != back.count
+            || front.window.reclaim(&self.whole).is_err()
+            || back.window.reclaim(&self.whole).is_err()
+            || old.window.reclaim(&from.whole).is_err()
+            || (old.uneven && filled > 0)
+        {
             return Ok(false);
         }
-        first.cursor = 0;
-        second.cursor = 0;
+        let row_bytes = self.layout.row_bytes;
+        // Multiples of both `push_rows` and `pop_stride` less leave both cursors where windows
+        // may begin. There is such a number, since `rows` is one. If nothing is filled any place
+        // will do.
+        let unit = common_multiple(self.layout.push_rows, self.layout.pop_stride);
+        let start = match unit {
+            Some(unit) if filled > 0 => old.cursor % unit,
+            _ => 0,
+        };
+        let (mut source, mut target, mut left) = (old.cursor, start, filled);
+        while left > 0 {
+            let stretch = left.min(old_rows - source).min(rows - target);
+            let len = stretch * row_bytes;
+            // SAFETY: the stretch ends within the old ring. Its rows are filled and not of the
+            // producer, and the consumer's window is in.
+            let read = unsafe { old.window.hand_out(&from.whole, source * row_bytes, len) };
+            // SAFETY: the stretch ends within this ring, of which both windows are in.
+            let written = unsafe { front.window.hand_out(&self.whole, target * row_bytes, len) };
+            let (Some(read), Some(mut written)) = (read, written) else {
+                return Ok(false);
+            };
+            // `copy` may put another region in the place of `written`, which is refused then.
+            let (read_at, written_at) = (read.ptr(), written.ptr());
+            copy(&read, &mut written)?;
+            old.window.take_back(read_at, len, read)?;
+            front.window.take_back(written_at, len, written)?;
+            source = (source + stretch) % old_rows;
+            target = (target + stretch) % rows;
+            left -= stretch;
+        }
+        back.cursor = start;
+        back.uneven = false;
+        front.cursor = (start + filled) % rows;
+        back.seen = back.count;
+        front.seen = back.count;
+        front.count = back.count.wrapping_add(filled);
+        self.pushed.store(front.count, Ordering::Release);
         Ok(true)
     }
 
-    /// Releases the window that `pop` handed out, and the rows skipped after it.
+    /// Releases the window that `pop` or `pop_short` handed out, and the rows skipped after it.
     ///
     /// # Errors
     /// Gives the region back if it is not that window, device work on it is outstanding, or
@@ -562,11 +552,16 @@ impl SlotRing {
             });
         };
         let ptr = self.row(end.cursor);
-        let (out, freed) = end.rest.unwrap_or((pop_rows, pop_stride));
+        let (out, step) = match end.short {
+            None => (pop_rows, pop_stride),
+            Some(short) => (short.min(pop_rows), short),
+        };
         end.window.take_back(ptr, out * row_bytes, window)?;
-        end.rest = None;
-        end.cursor = advance(end.cursor, freed, rows);
-        end.count = end.count.wrapping_add(freed);
+        if end.short.take().is_some() {
+            end.uneven = true;
+        }
+        end.cursor = advance(end.cursor, step, rows);
+        end.count = end.count.wrapping_add(step);
         // Release: what the consumer did with the rows happens before the producer, which
         // acquires this count, overwrites them.
         self.released.store(end.count, Ordering::Release);
@@ -580,11 +575,11 @@ impl SlotRing {
     }
 }
 
-/// The next cursor; `step` is at most `rows`.
+/// The next cursor. `step` divides `rows`, so the end is met exactly.
 #[inline]
 fn advance(cursor: usize, step: usize, rows: usize) -> usize {
     let next = cursor + step;
-    if next >= rows { next - rows } else { next }
+    if next == rows { 0 } else { next }
 }
 
 /// One region that goes to and fro between the two sides of a node.
@@ -696,15 +691,20 @@ impl RegionSlot {
 #[must_use]
 pub fn rows_for(target: usize, push_rows: NonZeroUsize, pop_stride: NonZeroUsize) -> Option<usize> {
     let (push_rows, pop_stride) = (push_rows.get(), pop_stride.get());
-    let (mut a, mut b) = (push_rows, pop_stride);
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    let unit = (push_rows / a).checked_mul(pop_stride)?;
+    let unit = common_multiple(push_rows, pop_stride)?;
     target
         .max(pop_stride)
         .checked_add(push_rows)?
         .checked_next_multiple_of(unit)
+}
+
+/// The least common multiple of two numbers above 0; `None` if it overflows.
+fn common_multiple(a: usize, b: usize) -> Option<usize> {
+    let (mut divisor, mut rest) = (a, b);
+    while rest != 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    (a / divisor).checked_mul(b)
 }
 
 #[cfg(test)]

@@ -138,6 +138,12 @@ impl Out {
 enum Step {
     /// Takes the next window.
     Take,
+    /// Takes the last rows, which are too few for a window.
+    TakeShort,
+    /// Begins a new stream.
+    Realign,
+    /// Puts a ring of another size in the place of this one.
+    Refill(usize),
     /// Gives the window back.
     Give,
     /// Drops it, or one of its pieces.
@@ -166,6 +172,9 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => Just(Step::Take),
         8 => Just(Step::Give),
+        2 => Just(Step::TakeShort),
+        2 => Just(Step::Realign),
+        1 => (0_usize..14).prop_map(Step::Refill),
         2 => Just(Step::Drop),
         1 => (0_usize..20).prop_map(Step::Split),
         1 => Just(Step::GivePiece),
@@ -209,6 +218,12 @@ struct Run {
     /// Rows committed and released since the beginning.
     pushed: usize,
     released: usize,
+    /// Rows where the next windows begin.
+    front: usize,
+    back: usize,
+    /// Rows that the window of the consumer frees, if they are fewer than a stride.
+    short: Option<usize>,
+    uneven: bool,
     producer: Out,
     consumer: Out,
 }
@@ -227,6 +242,10 @@ impl Run {
             filled: VecDeque::new(),
             pushed: 0,
             released: 0,
+            front: 0,
+            back: 0,
+            short: None,
+            uneven: false,
             producer: Out::In,
             consumer: Out::In,
         }
@@ -252,6 +271,9 @@ impl Run {
         match step {
             Step::Take if push => self.acquire(),
             Step::Take => self.pop(),
+            Step::TakeShort => self.pop_short(),
+            Step::Realign => self.realign(),
+            Step::Refill(target) => self.refill(target),
             Step::Give => self.give_back(push),
             Step::Drop => match self.out(push) {
                 Out::Pieces(pieces) if pieces.len() > 1 => drop(pieces.remove(0)),
@@ -337,7 +359,7 @@ impl Run {
         };
         assert!(layout.rows - self.filled.len() >= layout.push_rows);
         assert_eq!(window.len(), layout.push_rows * layout.row_bytes);
-        assert_eq!(self.node.row_of(&window), self.pushed % layout.rows);
+        assert_eq!(self.node.row_of(&window), self.front);
         let bytes = window.as_mut_bytes().unwrap();
         for (row, to) in bytes.chunks_exact_mut(layout.row_bytes).enumerate() {
             to.copy_from_slice(&content(self.pushed + row, layout.row_bytes));
@@ -353,13 +375,87 @@ impl Run {
             return;
         }
         let Some(window) = found.unwrap() else {
-            assert!(self.filled.len() < layout.pop_stride);
+            assert!(self.uneven || self.filled.len() < layout.pop_stride);
             return;
         };
-        assert!(self.filled.len() >= layout.pop_stride);
+        assert!(!self.uneven && self.filled.len() >= layout.pop_stride);
         assert_eq!(window.len(), layout.pop_rows * layout.row_bytes);
-        assert_eq!(self.node.row_of(&window), self.released % layout.rows);
+        assert_eq!(self.node.row_of(&window), self.back);
+        self.short = None;
         self.consumer = Out::Whole(window);
+    }
+
+    fn pop_short(&mut self) {
+        let layout = self.node.ring.layout();
+        let found = self.node.ring.pop_short(self.node.sides.split().1);
+        if !self.consumer.is_in() {
+            assert_eq!(found.unwrap_err(), ContractError::WindowOut);
+            return;
+        }
+        let filled = self.filled.len();
+        let Some((window, rows)) = found.unwrap() else {
+            assert!(self.uneven || filled == 0 || filled >= layout.pop_stride);
+            return;
+        };
+        assert!(!self.uneven);
+        assert_eq!(rows, filled);
+        assert_eq!(window.len(), rows.min(layout.pop_rows) * layout.row_bytes);
+        assert_eq!(self.node.row_of(&window), self.back);
+        self.short = Some(rows);
+        self.consumer = Out::Whole(window);
+    }
+
+    fn realign(&mut self) {
+        let (producer, consumer) = self.node.sides.split();
+        let found = self.node.ring.realign(producer, consumer);
+        if !self.uneven {
+            assert_eq!(found, Ok(0));
+        } else if !self.producer.is_in() || !self.consumer.is_in() {
+            assert_eq!(found, Err(ContractError::WindowOut));
+        } else {
+            assert_eq!(found, Ok(self.filled.len()));
+            self.filled.clear();
+            self.released = self.pushed;
+            (self.front, self.back) = (0, 0);
+            self.uneven = false;
+        }
+    }
+
+    fn refill(&mut self, target: usize) {
+        let layout = self.node.ring.layout();
+        let n = |value| NonZeroUsize::new(value).unwrap();
+        let rows = rows_for(target, n(layout.push_rows), n(layout.pop_stride)).unwrap();
+        let next = RingLayout { rows, ..layout };
+        let bytes = next.bytes().unwrap();
+        let mut ring = SlotRing::new(&self.node.sides, next, region(bytes)).unwrap();
+        let kept = ring
+            .refill(&mut self.node.ring, |from, to| {
+                assert_eq!(from.len(), to.len());
+                let from = from.as_bytes().unwrap();
+                to.as_mut_bytes().unwrap().copy_from_slice(from);
+                Ok::<_, Refused>(())
+            })
+            .unwrap();
+        let fits = self.filled.len() <= rows && (!self.uneven || self.filled.is_empty());
+        assert_eq!(kept, fits && self.consumer.is_in());
+        if !kept {
+            assert_eq!(ring.filled(), 0);
+            return;
+        }
+        // The windows of the old ring are nobody's any more.
+        self.node.ring = ring;
+        (self.producer, self.consumer) = (Out::In, Out::In);
+        let unit = queue(0, layout.push_rows, 1, layout.pop_stride).rows;
+        let unit = (1..=unit)
+            .find(|unit| unit % layout.push_rows == 0 && unit % layout.pop_stride == 0)
+            .unwrap();
+        self.back = if self.filled.is_empty() {
+            0
+        } else {
+            self.back % unit
+        };
+        self.front = (self.back + self.filled.len()) % rows;
+        self.uneven = false;
     }
 
     fn give_back(&mut self, push: bool) {
@@ -375,9 +471,13 @@ impl Run {
                 self.filled.push_back(self.pushed + row);
             }
             self.pushed += layout.push_rows;
+            self.front = (self.front + layout.push_rows) % layout.rows;
         } else {
-            drop(self.filled.drain(..layout.pop_stride));
-            self.released += layout.pop_stride;
+            let step = self.short.unwrap_or(layout.pop_stride);
+            self.uneven |= self.short.take().is_some();
+            drop(self.filled.drain(..step));
+            self.released += step;
+            self.back = (self.back + step) % layout.rows;
         }
     }
 
@@ -433,14 +533,14 @@ impl Run {
         );
 
         // What the consumer holds is what was pushed, in order.
-        let expected: Vec<u8> = (0..layout.pop_rows)
+        let expected: Vec<u8> = (0..layout.pop_rows.min(self.short.unwrap_or(usize::MAX)))
             .flat_map(|row| content(self.released + row, layout.row_bytes))
             .collect();
         match &self.consumer {
             Out::In => {}
             Out::Whole(window) => assert_eq!(window.as_bytes().unwrap(), expected),
             Out::Pieces(pieces) => {
-                let window = start + (self.released % layout.rows * layout.row_bytes) as u64;
+                let window = start + (self.back * layout.row_bytes) as u64;
                 for piece in pieces {
                     let at = usize::try_from(piece.address().as_u64() - window).unwrap();
                     assert_eq!(piece.as_bytes().unwrap(), &expected[at..at + piece.len()]);
@@ -459,6 +559,7 @@ impl Run {
         let layout = self.node.ring.layout();
         self.producer = Out::In;
         self.consumer = Out::In;
+        self.realign();
         // Enough to go round whatever is left.
         for _ in 0..2 * layout.rows {
             self.acquire();
@@ -473,6 +574,15 @@ impl Run {
             }
         }
         assert!(self.released > layout.rows);
+        // What is left of a stride comes out, too.
+        self.pop_short();
+        self.give_back(false);
+        self.pop();
+        self.pop_short();
+        assert!(self.consumer.is_in() && self.filled.is_empty());
+        assert_eq!(self.pushed, self.released);
+        self.realign();
+        assert!(!self.uneven);
     }
 }
 
@@ -508,6 +618,96 @@ proptest! {
             prop_assert!(node.take().is_some());
         }
     }
+}
+
+#[test]
+fn rg1_the_rows_after_a_short_window_are_the_producers() {
+    // Three of four rows are filled; the fourth is the one that the producer fills next.
+    let mut node = Node::new(queue(4, 1, 4, 4));
+    for row in 0..3 {
+        assert!(node.push(&[row]));
+    }
+    assert!(node.pop().unwrap().is_none());
+    let mut next = node.acquire().unwrap().unwrap();
+    let (short, rows) = node.ring.pop_short(node.sides.split().1).unwrap().unwrap();
+    assert_eq!(rows, 3);
+    next.as_mut_bytes().unwrap().fill(9);
+    assert_eq!(short.as_bytes().unwrap(), [0, 1, 2]);
+    node.release(short).unwrap();
+
+    // A push all the same: no window may begin in the middle of the stride.
+    node.commit(next).unwrap();
+    for row in 0..4 {
+        assert!(node.push(&[row]));
+        assert!(node.pop().unwrap().is_none());
+    }
+    let (producer, consumer) = node.sides.split();
+    assert_eq!(node.ring.realign(producer, consumer), Ok(5));
+    for row in 0..4 {
+        assert!(node.push(&[row]));
+    }
+    assert_eq!(node.take(), Some(vec![0, 1, 2, 3]));
+}
+
+#[test]
+fn rg3_a_short_window_dropped_is_a_whole_one_once_more_rows_are_there() {
+    let mut node = Node::new(queue(4, 1, 2, 4));
+    for row in 0..3 {
+        assert!(node.push(&[row]));
+    }
+    for _ in 0..2 {
+        let (short, rows) = node.ring.pop_short(node.sides.split().1).unwrap().unwrap();
+        assert_eq!((short.len(), rows), (2, 3));
+    }
+    assert!(node.push(&[3]));
+    assert!(node.ring.pop_short(node.sides.split().1).unwrap().is_none());
+    // Two rows, as the short window had, but they free a stride.
+    assert_eq!(node.take(), Some(vec![0, 1]));
+    assert_eq!(node.ring.filled(), 0);
+    assert!(node.pop().unwrap().is_none());
+}
+
+#[test]
+fn rg2_a_window_put_in_the_place_of_another_is_no_copy() {
+    let (mut old, mut new) = (Node::new(queue(4, 1, 2, 2)), Node::new(queue(8, 1, 2, 2)));
+    assert!(old.push(&[1]) && old.push(&[2]));
+    let mut stolen = None;
+    let error = new
+        .ring
+        .refill(&mut old.ring, |_, to| {
+            stolen = Some(std::mem::replace(to, region(to.len())));
+            Ok::<_, Refused>(())
+        })
+        .unwrap_err();
+    assert_eq!(error.refusal, Refusal::ForeignWindow);
+    assert_eq!(new.ring.filled(), 0);
+    assert_eq!(new.acquire().unwrap_err(), ContractError::WindowOut);
+    drop(stolen);
+    assert!(new.push(&[3]));
+    assert_eq!(old.take(), Some(vec![1, 2]), "the old ring stays as it is");
+}
+
+#[test]
+fn a_ring_is_filled_anew_from_one_with_the_same_windows_only() {
+    let mut old = Node::new(queue(4, 1, 2, 2));
+    assert!(old.push(&[1]) && old.push(&[2]));
+    let mut refilled = |layout: RingLayout, filled: bool| {
+        let mut new = Node::new(layout);
+        assert!(!filled || new.push(&vec![0; layout.push_rows]));
+        new.ring
+            .refill(&mut old.ring, |_, _| Ok::<_, Refused>(()))
+            .unwrap()
+    };
+    assert!(!refilled(queue(4, 1, 1, 2), false));
+    assert!(!refilled(queue(4, 1, 2, 4), false));
+    assert!(!refilled(queue(4, 2, 2, 2), false));
+    let wider = RingLayout {
+        row_bytes: 2,
+        ..queue(4, 1, 2, 2)
+    };
+    assert!(!refilled(wider, false));
+    assert!(!refilled(queue(8, 1, 2, 2), true), "it is not empty");
+    assert!(refilled(queue(8, 1, 2, 2), false));
 }
 
 #[test]

@@ -1,29 +1,35 @@
-//! How regions cross from push side to pop side where frames may be dropped on the way.
+//! How regions cross from the push side to the pop side where frames may be dropped on the way.
 //!
-//! A [`SwapRing`] owns a few regions of one size. Free ones lie in one queue, filled ones, each
-//! with a value of its own beside it, in another. The producer side takes a free region, has it
-//! filled and commits it; the consumer side pops and releases. What does not fit is dropped by
-//! a policy, and its region is free again at once, so the producer never waits. There are as
-//! many regions as can be filled, and spares for those on their way.
+//! A [`SwapRing`] has a number of places, each for one region. Idle places lie in one queue,
+//! filled ones, each with a value of its own beside the region, in another. The producer side
+//! takes an idle place, has its region filled and commits it; the consumer side pops and
+//! releases. What does not fit is dropped, the newest or the oldest, and its place is the
+//! producer's next. There are two places more than can be filled, so the producer never waits.
 //!
-//! Unlike windows of a `SlotRing`, regions move by value and each is an allocation of its own:
-//! dropping the oldest frame while the newest is written needs no order among their bytes.
+//! Unlike windows of a `SlotRing`, regions have nothing to do with each other. So the oldest may
+//! be dropped while any other is written or read.
 //!
-//! What it does not know: cells, hooks, and what the values mean.
+//! What it does not know: cells, hooks, what the values mean, and whom to tell of a drop.
 //!
 //! Invariants, each with tests whose names begin with its number:
 //!
-//! - **SW1** A region is in one place: free, filled, or out. Held by moving it.
-//! - **SW2** What is committed is popped or counted as dropped: `commit` says how many.
-//! - **SW3** Regions given back are of the ring's size and location; others are refused.
-//! - **SW4** In steady state nothing is allocated.
+//! - **SW1** A place is idle, filled, or at one of the sides. Held by moving it.
+//! - **SW2** What was committed was popped and released, was dropped, or is there: `commit` says
+//!   of each drop.
+//! - **SW3** Only the region that a side has out comes back there, and one that is dropped out
+//!   there is handed out again, with what is in it. Held by: the place stays at the side, and is
+//!   a [`LentRegion`].
+//! - **SW4** The producer never waits. Held by: of `capacity + 2` places at most `capacity` are
+//!   filled and one is at the consumer, also while it is on its way there or back.
+//! - **SW5** In steady state nothing is allocated: places are boxed, and the boxes move.
 //!
-//! Threads: both queues take any number of threads. A region that is dropped out there is
-//! gone; tasks give theirs back in `cancel_input`.
+//! Threads: each side has its end to itself, by its token ([`Sides`]). Places cross in two queues
+//! that any thread may use; the producer takes from the filled one, too, to drop the oldest. A
+//! place that is taken was put there with release and is taken with acquire.
 
-use super::{Refusal, Refused, Region};
-use crate::sync::ArrayQueue;
-use crate::tensor::MemLoc;
+use super::{ConsumerCell, ConsumerSide, ContractError, LentRegion, ProducerCell, ProducerSide};
+use super::{Refusal, Refused, Region, RingError, Sides};
+use crate::sync::{ArrayQueue, CachePadded};
 
 /// What a full [`SwapRing`] does with one frame more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,206 +44,255 @@ pub enum Overflow {
     DropOldest,
 }
 
-/// Regions of one size between two sides, which drops what does not fit.
+/// Regions between two sides, of which those that do not fit are dropped.
 ///
 /// ```
 /// use holoflow_core::memory::Memory;
-/// use holoflow_core::storage::{Overflow, SwapRing, TaskBuffer};
+/// use holoflow_core::storage::{Overflow, Sides, SwapRing, TaskBuffer};
 /// use holoflow_core::tensor::MemLoc;
 ///
-/// let regions = (0..4).map(|_| {
-///     TaskBuffer::allocate(&Memory::host(), MemLoc::Host, 1).map(TaskBuffer::into_region)
-/// });
-/// let ring = SwapRing::new(2, Overflow::DropOldest, regions.collect::<Result<Vec<_>, _>>()?);
-/// for (number, expected) in [(0, 0), (1, 0), (2, 1)] {
-///     let mut region = ring.acquire().expect("there are spares");
-///     region.as_mut_bytes()?[0] = number;
-///     assert_eq!(ring.commit(region, number)?, expected);
+/// // Two may be filled.
+/// let regions = (0..2 + SwapRing::<u8>::SPARES)
+///     .map(|_| Ok(TaskBuffer::allocate(&Memory::host(), MemLoc::Host, 1)?.into_region()));
+/// let regions: Vec<_> = regions.collect::<Result<_, holoflow_core::memory::MemoryError>>()?;
+/// let mut sides = Sides::new();
+/// let ring = SwapRing::new(&sides, Overflow::DropOldest, regions)?;
+/// let (producer, consumer) = sides.split();
+///
+/// for (number, dropped) in [(10, None), (11, None), (12, Some(10))] {
+///     let mut window = ring.acquire(producer)?.expect("there are spares");
+///     window.as_mut_bytes()?[0] = number;
+///     assert_eq!(ring.commit(producer, window, number)?, dropped);
 /// }
-/// let (region, number) = ring.pop().expect("two are filled");
-/// assert_eq!((region.as_bytes()?[0], number), (1, 1));
-/// ring.release(region)?;
+/// let (window, number) = ring.pop(consumer)?.expect("two are filled");
+/// assert_eq!((window.as_bytes()?[0], number), (11, 11));
+/// ring.release(consumer, window)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct SwapRing<T> {
-    free: ArrayQueue<Region>,
-    filled: ArrayQueue<(Region, T)>,
     overflow: Overflow,
-    bytes: usize,
-    location: MemLoc,
+    idle: ArrayQueue<Box<Place<T>>>,
+    filled: ArrayQueue<Box<Place<T>>>,
+    producer: CachePadded<ProducerCell<Option<Box<Place<T>>>>>,
+    consumer: CachePadded<ConsumerCell<Option<Box<Place<T>>>>>,
+}
+
+/// One region, here or out, and what was committed with it.
+#[derive(Debug)]
+struct Place<T> {
+    lent: LentRegion,
+    /// There while the place is filled or at the consumer.
+    value: Option<T>,
+}
+
+impl<T> Place<T> {
+    fn new(region: Region) -> Result<Box<Self>, RingError> {
+        let lent = LentRegion::new(region)?;
+        Ok(Box::new(Self { lent, value: None }))
+    }
 }
 
 impl<T> SwapRing<T> {
-    /// Regions that are out at once: one on each side, and one in the middle of an exchange.
-    pub const SPARES: usize = 3;
+    /// Places that there are more than can be filled: one for each side.
+    pub const SPARES: usize = 2;
 
-    /// A ring that holds `capacity` filled regions of `regions`, at least one. There should be
-    /// [`SPARES`](Self::SPARES) more regions than that.
-    #[must_use]
-    pub fn new(capacity: usize, overflow: Overflow, regions: Vec<Region>) -> Self {
-        let bytes = regions.iter().map(Region::len).min().unwrap_or(0);
-        let location = regions.first().map_or(MemLoc::Host, Region::location);
-        let free = ArrayQueue::new(regions.len().max(1));
-        for region in regions {
-            // There is room for each.
-            let _ = free.push(region);
+    /// A ring of `regions` for the node whose sides are `sides`. As many can be filled as there
+    /// are more than [`SPARES`](Self::SPARES).
+    ///
+    /// # Errors
+    /// If there are too few regions, or one is shared or in use.
+    pub fn new(
+        sides: &Sides,
+        overflow: Overflow,
+        regions: impl IntoIterator<Item = Region>,
+    ) -> Result<Self, RingError> {
+        let places: Vec<_> = regions
+            .into_iter()
+            .map(Place::new)
+            .collect::<Result<_, _>>()?;
+        let (found, expected) = (places.len(), Self::SPARES + 1);
+        if found < expected {
+            return Err(RingError::TooFew { found, expected });
         }
-        Self {
-            free,
-            filled: ArrayQueue::new(capacity.max(1)),
+        let idle = ArrayQueue::new(found);
+        for place in places {
+            put(&idle, place);
+        }
+        Ok(Self {
             overflow,
-            bytes,
-            location,
-        }
+            idle,
+            filled: ArrayQueue::new(found - Self::SPARES),
+            producer: CachePadded::new(ProducerCell::new(sides, None)),
+            consumer: CachePadded::new(ConsumerCell::new(sides, None)),
+        })
     }
 
-    /// A region to fill; `None` if all are filled or out.
-    #[must_use]
-    pub fn acquire(&self) -> Option<Region> {
-        self.free.pop()
+    /// Gives the ring, with what it holds, to another node, as a factory's `update` does.
+    pub fn rebind(&mut self, sides: &Sides) {
+        self.producer.rebind(sides);
+        self.consumer.rebind(sides);
     }
 
-    /// Commits a filled region, with a value beside it. How many frames were dropped for it, or
-    /// instead of it: 0 or 1.
-    ///
-    /// # Errors
-    /// Gives the region back if it is not one of this ring's kind.
-    pub fn commit(&self, region: Region, value: T) -> Result<u64, Refused> {
-        let region = self.checked(region)?;
-        let displaced = match self.overflow {
-            Overflow::DropOldest => self.filled.force_push((region, value)),
-            Overflow::DropNewest => self.filled.push((region, value)).err(),
-        };
-        let Some((region, _)) = displaced else {
-            return Ok(0);
-        };
-        self.put_back(region);
-        Ok(1)
-    }
-
-    /// The filled region that has waited longest, with its value.
-    #[must_use]
-    pub fn pop(&self) -> Option<(Region, T)> {
-        self.filled.pop()
-    }
-
-    /// Gives back a region that was acquired or popped, so that it can be filled again.
-    ///
-    /// # Errors
-    /// Gives the region back if it is not one of this ring's kind.
-    pub fn release(&self, region: Region) -> Result<(), Refused> {
-        let region = self.checked(region)?;
-        self.put_back(region);
-        Ok(())
-    }
-
-    /// How many regions can be filled at once.
+    /// How many regions can be filled.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.filled.capacity()
     }
 
-    /// How many regions are filled.
+    /// How many regions are filled and not popped, as far as this thread sees.
     #[must_use]
     pub fn filled(&self) -> usize {
         self.filled.len()
     }
 
-    fn checked(&self, region: Region) -> Result<Region, Refused> {
-        let refusal = if region.location() != self.location {
-            Refusal::WrongLocation {
-                found: region.location(),
-                expected: self.location,
-            }
-        } else if region.len() < self.bytes {
-            Refusal::TooSmall {
-                found: region.len(),
-                expected: self.bytes,
-            }
-        } else if region.is_shared() {
-            Refusal::ReadOnly
-        } else {
-            return Ok(region);
-        };
-        Err(Refused { region, refusal })
+    /// A region to fill; there always is one, but for a place that was leaked.
+    ///
+    /// # Errors
+    /// [`ContractError::ForeignSide`] for the token of another node,
+    /// [`ContractError::WindowOut`] if a region is out on this side.
+    #[inline]
+    pub fn acquire(&self, side: &mut ProducerSide) -> Result<Option<Region>, ContractError> {
+        let place = self.producer.open(side)?;
+        if place.is_none() {
+            *place = self.idle.pop();
+        }
+        place.as_mut().map(|place| place.lent.lend()).transpose()
     }
 
-    /// A region too many, which is somebody else's, is dropped.
-    fn put_back(&self, region: Region) {
-        drop(self.free.push(region));
+    /// Commits the region that `acquire` handed out, with a value beside it. If all are filled,
+    /// the value of the frame that was dropped: this one, or the oldest.
+    ///
+    /// # Errors
+    /// Gives the region back if it is not that one, device work on it is outstanding, or the
+    /// token is of another node.
+    #[inline]
+    pub fn commit(
+        &self,
+        side: &mut ProducerSide,
+        region: Region,
+        value: T,
+    ) -> Result<Option<T>, Refused> {
+        let end = match self.producer.open(side) {
+            Ok(end) => end,
+            Err(_) => return Err(refuse(region, Refusal::ForeignSide)),
+        };
+        let Some(place) = end else {
+            return Err(refuse(region, Refusal::ForeignWindow));
+        };
+        place.lent.take_back(region)?;
+        place.value = Some(value);
+        let Some(place) = end.take() else {
+            return Ok(None);
+        };
+        let left = match self.overflow {
+            Overflow::DropNewest => self.filled.push(place).err(),
+            Overflow::DropOldest => self.filled.force_push(place),
+        };
+        *end = left;
+        Ok(end.as_mut().and_then(|place| place.value.take()))
     }
+
+    /// The filled region that has waited longest, and its value; `None` if none is filled.
+    ///
+    /// # Errors
+    /// [`ContractError::ForeignSide`] for the token of another node,
+    /// [`ContractError::WindowOut`] if a region is out on this side.
+    #[inline]
+    pub fn pop(&self, side: &mut ConsumerSide) -> Result<Option<(Region, T)>, ContractError>
+    where
+        T: Clone,
+    {
+        let end = self.consumer.open(side)?;
+        if end.is_none() {
+            *end = self.filled.pop();
+        }
+        let Some(place) = end else {
+            return Ok(None);
+        };
+        let region = place.lent.lend()?;
+        // A copy: if the region is dropped, it is popped again.
+        Ok(place.value.clone().map(|value| (region, value)))
+    }
+
+    /// Releases the region that `pop` handed out, so that it can be filled again.
+    ///
+    /// # Errors
+    /// Gives the region back if it is not that one, device work on it is outstanding, or the
+    /// token is of another node.
+    #[inline]
+    pub fn release(&self, side: &mut ConsumerSide, region: Region) -> Result<(), Refused> {
+        let end = match self.consumer.open(side) {
+            Ok(end) => end,
+            Err(_) => return Err(refuse(region, Refusal::ForeignSide)),
+        };
+        let Some(place) = end else {
+            return Err(refuse(region, Refusal::ForeignWindow));
+        };
+        place.lent.take_back(region)?;
+        if let Some(mut place) = end.take() {
+            place.value = None;
+            put(&self.idle, place);
+        }
+        Ok(())
+    }
+
+    /// Makes room for another number of filled regions, at least one, with the frames it holds;
+    /// `false` if they are more, and then nothing has changed. `make` gives the regions that it
+    /// takes more; those that it takes fewer are dropped.
+    ///
+    /// # Errors
+    /// What `make` says, or that its region is shared or in use; nothing has changed then.
+    pub fn resize<E: From<RingError>>(
+        &mut self,
+        capacity: usize,
+        mut make: impl FnMut() -> Result<Region, E>,
+    ) -> Result<bool, E> {
+        let capacity = capacity.max(1);
+        let frames = self.filled.len();
+        if frames > capacity {
+            return Ok(false);
+        }
+        if capacity == self.capacity() {
+            return Ok(true);
+        }
+        // Beside the filled: one for each side, whether or not the side has one now, and idle
+        // ones.
+        let at_sides = usize::from(self.producer.get_mut().is_some())
+            + usize::from(self.consumer.get_mut().is_some());
+        let wanted = capacity + Self::SPARES - frames - at_sides;
+        let mut more = Vec::new();
+        while self.idle.len() + more.len() < wanted {
+            more.push(Place::new(make()?)?);
+        }
+        let idle = ArrayQueue::new(capacity + Self::SPARES);
+        let old = std::iter::from_fn(|| self.idle.pop()).take(wanted);
+        for place in old.chain(more) {
+            put(&idle, place);
+        }
+        let filled = ArrayQueue::new(capacity);
+        while let Some(place) = self.filled.pop() {
+            put(&filled, place);
+        }
+        self.idle = idle;
+        self.filled = filled;
+        Ok(true)
+    }
+}
+
+/// Puts a place in a queue that has room for all that can come.
+#[inline]
+fn put<T>(queue: &ArrayQueue<Box<Place<T>>>, place: Box<Place<T>>) {
+    let full = queue.push(place).is_err();
+    debug_assert!(!full, "there are as many places as the queue has room for");
+}
+
+#[cold]
+fn refuse(region: Region, refusal: Refusal) -> Refused {
+    Refused { region, refusal }
 }
 
 #[cfg(test)]
 #[cfg(not(loom))]
-mod tests {
-    use super::*;
-    use crate::memory::Memory;
-    use crate::storage::TaskBuffer;
-
-    fn region(bytes: usize) -> Region {
-        let buffer = TaskBuffer::allocate(&Memory::host(), MemLoc::Host, bytes);
-        buffer.unwrap().into_region()
-    }
-
-    fn ring(capacity: usize, overflow: Overflow) -> SwapRing<u32> {
-        let count = capacity + SwapRing::<u32>::SPARES;
-        SwapRing::new(capacity, overflow, (0..count).map(|_| region(4)).collect())
-    }
-
-    #[test]
-    fn sw1_no_region_is_in_two_places() {
-        let ring = ring(2, Overflow::DropOldest);
-        let mut seen = std::collections::BTreeSet::new();
-        let mut out = Vec::new();
-        while let Some(region) = ring.acquire() {
-            assert!(seen.insert(region.address().as_u64()));
-            out.push(region);
-        }
-        assert_eq!(out.len(), 5);
-        for region in out {
-            ring.release(region).unwrap();
-        }
-        assert_eq!(std::iter::from_fn(|| ring.acquire()).count(), 5);
-    }
-
-    #[test]
-    fn sw2_every_frame_is_popped_or_counted_as_dropped() {
-        for overflow in [Overflow::DropOldest, Overflow::DropNewest] {
-            let ring = ring(3, overflow);
-            let (mut dropped, mut popped) = (0, Vec::new());
-            for number in 0..100_u32 {
-                let region = ring.acquire().unwrap();
-                dropped += ring.commit(region, number).unwrap();
-                if number % 4 == 3 {
-                    let (region, value) = ring.pop().unwrap();
-                    popped.push(value);
-                    ring.release(region).unwrap();
-                }
-                let known = dropped + popped.len() as u64 + ring.filled() as u64;
-                assert_eq!(known, u64::from(number) + 1, "{overflow:?}");
-            }
-            assert!(popped.is_sorted());
-            match overflow {
-                Overflow::DropOldest => assert_eq!(popped[0], 1),
-                Overflow::DropNewest => assert_eq!(popped[..3], [0, 1, 2]),
-            }
-        }
-    }
-
-    #[test]
-    fn sw3_a_foreign_region_is_refused_and_given_back() {
-        let ring = ring(1, Overflow::DropOldest);
-        let refused = ring.commit(region(3), 0).unwrap_err();
-        assert_eq!(refused.region.len(), 3);
-        assert!(matches!(
-            refused.refusal,
-            Refusal::TooSmall {
-                found: 3,
-                expected: 4
-            }
-        ));
-        assert!(ring.release(region(3)).is_err());
-    }
-}
+#[path = "swap_ring_tests.rs"]
+mod tests;

@@ -39,7 +39,7 @@ fn w_10_eof_drains_three_queues() {
 }
 
 #[test]
-fn s_07_and_s_11_a_sink_that_has_enough_ends_what_feeds_it() {
+fn a_sink_that_has_enough_ends_what_feeds_it() {
     everywhere(
         || {
             let mut kit = Kit::new();
@@ -127,7 +127,7 @@ fn a_queue_that_neither_declares_flow_nor_ends_is_reported() {
 }
 
 #[test]
-fn s_17_s_22_s_23_and_s_24_a_stop_ends_a_run_that_gets_on() {
+fn s_17_a_stop_ends_a_run_that_gets_on() {
     let mut kit = Kit::new();
     let source = kit.source("source", u64::MAX);
     let queue = kit.queue("queue", 4, source);

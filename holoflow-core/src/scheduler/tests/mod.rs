@@ -4,5 +4,4 @@ mod ending;
 mod failing;
 mod iterating;
 mod kit;
-mod stopping;
 mod telling;
