@@ -1,19 +1,36 @@
-//! A queue that also regroups: frames of N rows go in, batches of `output_size` rows come out.
+//! Queue between two sections that joins frames to batches, or parts them, without copies.
 //!
-//! The rows lie in one `SlotRing`: upstream writes into it, downstream reads from it, and no
-//! bytes move. At the end of a stream the rows that do not make a batch are copied to a block
-//! of their own, padded with zeros, since behind them in the ring others may be written.
+//! A frame of N rows goes in, a batch of `output_size` rows comes out, and `output_stride` rows
+//! are done with then. Both sides work in the bytes of one `SlotRing`: upstream fills a window
+//! of it, downstream reads another. If nothing is free, upstream waits.
 //!
-//! A queue that drops frames is a `SwapRing` instead: its frames are regions of their own, each
-//! with its metadata. It never makes upstream wait.
+//! A queue that drops frames instead is a `SwapRing`: a frame is a region of its own, with its
+//! metadata beside it, since the scheduler cannot tell which frames still come out. It passes
+//! frames on as they are.
+//!
+//! What it does not know: what rows mean, and when upstream or downstream come.
+//!
+//! How frames are counted: in frames that were pushed, never in rows or batches. A frame is
+//! *dropped* if no row of it came out; one of which a part came out counts as delivered.
+//!
+//! At the end of a stream:
+//!
+//! 1. `producer_finished` sets the flag. It is stored with release, after the last push.
+//! 2. `try_pop` reads the flag with acquire, before it looks at the ring: what it finds then is
+//!    all there will be.
+//! 3. Of a stride that is not whole, a batch that is comes out as always. Fewer rows than a batch
+//!    are copied to a batch of their own, which stands beside the ring, and followed by zeros
+//!    (`pad`), or they are dropped (`discard`).
+//! 4. The next `try_pop` finds nothing and answers `Eof`.
+//! 5. `run_started` clears the flag and lets batches begin at whole strides again. What was
+//!    queued, because the run was cancelled, stays queued.
 
-use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use holoflow_core::storage::{
-    ConsumerCell, Overflow, Region, RingLayout, Sides, SlotRing, SwapRing, TView, rows_for,
+    ConsumerCell, LentRegion, Overflow, Refusal, RingLayout, SlotRing, SwapRing, TView, rows_for,
 };
 use holoflow_core::task::{
     AcquireCtx, AsyncPopCtx, AsyncPushCtx, CreateCtx, Flow, FrameMeta, IAsyncTask,
@@ -22,9 +39,40 @@ use holoflow_core::task::{
 };
 use holoflow_core::tensor::TDesc;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-/// What a full queue does.
+/// Settings of the batch queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct BatchQueueSettings {
+    /// Rows that it is to hold at least before it is full. A row is one index of axis 0.
+    #[serde(deserialize_with = "above_zero")]
+    #[schemars(range(min = 1))]
+    pub target_capacity: usize,
+    /// Rows of a batch.
+    #[serde(deserialize_with = "above_zero")]
+    #[schemars(range(min = 1))]
+    pub output_size: usize,
+    /// Rows from the beginning of a batch to that of the next, a multiple of `output_size`. Rows
+    /// in between are skipped.
+    #[serde(deserialize_with = "above_zero")]
+    #[schemars(range(min = 1))]
+    pub output_stride: usize,
+    /// What it does when it is full. `block`: it makes upstream wait. `drop_newest`: it drops the
+    /// frame that comes. `drop_oldest`: it drops the frame that has waited longest. `latest`: it
+    /// holds one frame, the newest. All but `block` pass frames on as they are: `output_size` and
+    /// `output_stride` are the rows of a frame.
+    #[serde(default)]
+    pub overflow: QueueOverflow,
+    /// What becomes of the last rows, if they are fewer than a batch. `pad`: they come out with
+    /// zeros after them and their number in the metadata. `discard`: they are dropped and
+    /// counted.
+    #[serde(default)]
+    pub at_end: AtEnd,
+}
+
+/// What a full [batch queue](BatchQueueFactory) does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -40,66 +88,46 @@ pub enum QueueOverflow {
     Latest,
 }
 
-impl fmt::Display for QueueOverflow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Block => "block",
-            Self::DropNewest => "drop_newest",
-            Self::DropOldest => "drop_oldest",
-            Self::Latest => "latest",
-        })
+impl QueueOverflow {
+    /// What the ring does that holds the frames; `None` if it makes upstream wait.
+    fn dropping(self) -> Option<Overflow> {
+        match self {
+            Self::Block => None,
+            Self::DropNewest => Some(Overflow::DropNewest),
+            Self::DropOldest | Self::Latest => Some(Overflow::DropOldest),
+        }
     }
 }
 
-/// What becomes of rows at the end of a stream that are fewer than a batch.
+/// What a [batch queue](BatchQueueFactory) does with the last rows, if they are fewer than a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AtEnd {
-    /// They come as a batch filled up with zeros; its metadata says how many rows are valid.
+    /// They come out as a batch that zeros fill up; `valid` in its metadata is their number.
     #[default]
     Pad,
     /// They are dropped and counted.
     Discard,
 }
 
-/// Settings of a batch queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct BatchQueueSettings {
-    /// Rows that it is to hold at least before upstream waits; above 0.
-    pub target_capacity: i64,
-    /// Rows of a batch; above 0.
-    pub output_size: i64,
-    /// Rows from the beginning of a batch to that of the next, a multiple of `output_size`.
-    pub output_stride: i64,
-    /// What it does when it is full. All but `block` need frames, batches and strides of equal
-    /// size.
-    #[serde(default)]
-    pub overflow: QueueOverflow,
-    /// What becomes of rows at the end that are fewer than a batch.
-    #[serde(default)]
-    pub at_end: AtEnd,
-}
-
 impl BatchQueueSettings {
-    /// A queue for `target_capacity` rows that makes batches of `output_size`.
+    /// Room for `target_capacity` rows; batches of `output_size` rows, end to end.
     #[must_use]
-    pub fn new(target_capacity: i64, output_size: i64) -> Self {
+    pub fn new(target_capacity: usize, output_size: usize) -> Self {
         Self {
             target_capacity,
             output_size,
             output_stride: output_size,
-            overflow: QueueOverflow::Block,
-            at_end: AtEnd::Pad,
+            overflow: QueueOverflow::default(),
+            at_end: AtEnd::default(),
         }
     }
 
-    /// The same with batches that begin `stride` rows apart.
+    /// The same with a batch every `output_stride` rows.
     #[must_use]
-    pub fn with_stride(mut self, stride: i64) -> Self {
-        self.output_stride = stride;
+    pub fn with_stride(mut self, output_stride: usize) -> Self {
+        self.output_stride = output_stride;
         self
     }
 
@@ -118,97 +146,87 @@ impl BatchQueueSettings {
     }
 }
 
+/// Reads a number above 0, so that errors say what is expected.
+pub(super) fn above_zero<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
+    NonZeroUsize::deserialize(from).map(NonZeroUsize::get)
+}
+
 /// Makes batch queues, kind `BatchQueue`.
 ///
-/// One input of shape `(N, rest…)` in host memory, one output of shape `(output_size, rest…)`;
-/// both owned. Settings: [`BatchQueueSettings`].
+/// One input of N rows, contiguous and in host memory, one output of `output_size` rows, both
+/// owned. Settings: [`BatchQueueSettings`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BatchQueueFactory;
 
-/// Settings and input, checked, in numbers that can be worked with.
-#[derive(Debug, Clone, PartialEq)]
-struct Shape {
-    input: TDesc,
-    output: TDesc,
+/// What a request comes to.
+#[derive(Debug, Clone)]
+struct Plan {
+    settings: BatchQueueSettings,
+    /// Layout of what is pushed.
+    frame: TDesc,
+    /// Layout of what is popped.
+    batch: TDesc,
+    /// That of the ring if it waits; if it drops, only the windows are meant.
     layout: RingLayout,
-    overflow: QueueOverflow,
-    at_end: AtEnd,
-    /// Rows that were asked for.
-    target: usize,
 }
 
-impl Shape {
-    fn of(request: &TaskRequest<'_>) -> TaskResult<Self> {
-        let settings = request.settings::<BatchQueueSettings>()?;
-        let [input] = request.exactly::<1>()?;
-        let above_zero = |field: &str, value: i64| {
-            let found = usize::try_from(value).ok().and_then(NonZeroUsize::new);
-            found.ok_or_else(|| TaskError::settings(field, value, "a whole number above 0"))
-        };
-        let target = above_zero("target_capacity", settings.target_capacity)?;
-        let size = above_zero("output_size", settings.output_size)?;
-        let stride = above_zero("output_stride", settings.output_stride)?;
-        if !stride.get().is_multiple_of(size.get()) {
+impl Plan {
+    fn new(request: &TaskRequest<'_>) -> TaskResult<Self> {
+        let settings: BatchQueueSettings = request.settings()?;
+        let (size, stride) = (settings.output_size, settings.output_stride);
+        if !stride.is_multiple_of(size) {
             let expected = format!("a multiple of `output_size`, {size}");
             return Err(TaskError::settings("output_stride", stride, expected));
         }
-        if !input.location().is_host() {
-            return Err(TaskError::input(0, input, "a tensor in host memory"));
+        let [input] = request.exactly::<1>()?;
+        let (frame, push_rows, row_bytes) = rows_of(input)?;
+        if settings.overflow != QueueOverflow::Block {
+            for (field, found) in [("output_size", size), ("output_stride", stride)] {
+                if found != push_rows.get() {
+                    let expected =
+                        format!("{push_rows}, the rows of a frame, to drop whole frames");
+                    return Err(TaskError::settings(field, found, expected));
+                }
+            }
         }
-        if !input.is_contiguous() {
-            return Err(TaskError::input(0, input, "a contiguous tensor"));
-        }
-        let Some(rows) = input.shape().first() else {
-            return Err(TaskError::input(0, input, "a tensor of at least one axis"));
+        let layout = NonZeroUsize::new(stride)
+            .and_then(|stride| rows_for(settings.target_capacity, push_rows, stride))
+            .map(|rows| RingLayout {
+                row_bytes,
+                rows,
+                push_rows: push_rows.get(),
+                pop_rows: size,
+                pop_stride: stride,
+            })
+            .filter(|layout| layout.bytes().is_some());
+        let Some(layout) = layout else {
+            let expected = "a queue whose bytes can be counted: less of it, or of `output_stride`";
+            let found = settings.target_capacity;
+            return Err(TaskError::settings("target_capacity", found, expected));
         };
-        let Some(push_rows) = NonZeroUsize::new(*rows) else {
-            return Err(TaskError::input(0, input, "at least one row, along axis 0"));
-        };
-        let input = input.normalized();
-        let too_many = || {
-            let expected = "a capacity whose bytes can be counted";
-            TaskError::settings("target_capacity", target, expected)
-        };
-        let rows = rows_for(target.get(), push_rows, stride).ok_or_else(too_many)?;
-        let layout = RingLayout {
-            row_bytes: input.num_bytes() / push_rows,
-            rows,
-            push_rows: push_rows.get(),
-            pop_rows: size.get(),
-            pop_stride: stride.get(),
-        };
-        layout.bytes().ok_or_else(too_many)?;
-        let mut shape = input.shape().to_vec();
-        shape[0] = size.get();
-        let output = TDesc::new(&shape[..], input.dtype(), input.location())?;
-        if settings.overflow != QueueOverflow::Block && (size != push_rows || stride != push_rows) {
-            let expected = format!(
-                "`block`, or frames, `output_size` and `output_stride` of one size: a frame has \
-                 {push_rows} rows, and they are {size} and {stride}"
-            );
-            return Err(TaskError::settings("overflow", settings.overflow, expected));
-        }
+        let mut shape = frame.shape().to_vec();
+        shape[0] = size;
         Ok(Self {
-            input,
-            output,
+            settings,
+            batch: TDesc::new(shape, frame.dtype(), frame.location())?,
+            frame,
             layout,
-            overflow: settings.overflow,
-            at_end: settings.at_end,
-            target: target.get(),
         })
     }
 
+    /// How frames and batches relate, if whole frames make a batch.
     fn flow(&self) -> Option<Flow> {
+        if self.settings.overflow != QueueOverflow::Block {
+            // It never makes upstream wait.
+            return Some(Flow::one_to_one(usize::MAX));
+        }
         let RingLayout {
             rows,
             push_rows,
             pop_stride,
             ..
         } = self.layout;
-        if self.overflow != QueueOverflow::Block {
-            return Some(Flow::one_to_one(usize::MAX));
-        }
-        pop_stride.is_multiple_of(push_rows).then(|| Flow {
+        pop_stride.is_multiple_of(push_rows).then_some(Flow {
             frames_per_output: pop_stride / push_rows,
             held_back: 0,
             capacity: rows / push_rows,
@@ -217,70 +235,198 @@ impl Shape {
 
     /// Frames that a queue which drops holds.
     fn frames(&self) -> usize {
-        match self.overflow {
+        match self.settings.overflow {
             QueueOverflow::Latest => 1,
-            _ => self.target.div_ceil(self.layout.push_rows),
+            _ => self
+                .settings
+                .target_capacity
+                .div_ceil(self.layout.push_rows),
         }
     }
+
+    /// Whether frames may end in the middle of a stride.
+    fn may_end_short(&self) -> bool {
+        !self.layout.push_rows.is_multiple_of(self.layout.pop_stride)
+    }
+
+    /// Whether it is `other`, but for how much it holds.
+    fn holds_frames_of(&self, other: &Self) -> bool {
+        let settings = BatchQueueSettings {
+            target_capacity: other.settings.target_capacity,
+            ..self.settings
+        };
+        settings == other.settings && self.frame == other.frame
+    }
+}
+
+/// Layout, rows and bytes of a row of what is pushed into a queue.
+pub(super) fn rows_of(input: &TDesc) -> TaskResult<(TDesc, NonZeroUsize, usize)> {
+    if !input.location().is_host() {
+        return Err(TaskError::input(0, input, "a tensor in host memory"));
+    }
+    if !input.is_contiguous() {
+        return Err(TaskError::input(0, input, "a contiguous tensor"));
+    }
+    let Some(rows) = input.shape().first() else {
+        return Err(TaskError::input(0, input, "a tensor of rank 1 or more"));
+    };
+    let (Some(rows), Some(row_bytes)) = (NonZeroUsize::new(*rows), input.row_bytes()) else {
+        let expected = "a tensor with at least one index of axis 0";
+        return Err(TaskError::input(0, input, expected));
+    };
+    Ok((input.normalized(), rows, row_bytes))
 }
 
 /// Where the frames are.
 #[allow(
     clippy::large_enum_variant,
-    reason = "there is one for each queue, behind a box"
+    reason = "there is one a queue, in a box, and none is ever moved"
 )]
 enum Frames {
-    Ring(SlotRing),
-    Swap(SwapRing<FrameMeta>),
+    Waiting(WaitingFrames),
+    Dropping(SwapRing<FrameMeta>),
+}
+
+struct WaitingFrames {
+    ring: SlotRing,
+    /// Place for the last batch of a stream, if it may be a short one.
+    last: Option<ConsumerCell<LentRegion>>,
 }
 
 struct BatchQueue {
-    shape: Shape,
+    plan: Plan,
     frames: Frames,
-    /// A padded last batch: the block, while it is not out.
-    tail: ConsumerCell<Tail>,
+    /// No push follows in this run.
     finished: AtomicBool,
-    /// Frames that an update has dropped, until they are reported.
-    dropped: AtomicU64,
-}
-
-struct Tail {
-    block: Option<Region>,
-    /// Whether the block is what was popped last.
-    out: bool,
+    /// Frames that were dropped where there is no context to say so to.
+    lost: AtomicU64,
 }
 
 impl BatchQueue {
-    /// What is left of a stream that has ended: a last batch, or the end.
-    fn pop_rest(&self, ring: &SlotRing, ctx: &mut AsyncPopCtx<'_>) -> TaskResult<OpResult> {
-        let RingLayout {
-            row_bytes,
-            push_rows,
-            ..
-        } = self.shape.layout;
-        let Some(rest) = ring.pop_rest(ctx.side)? else {
-            return Ok(OpResult::Eof);
+    fn new(plan: Plan, ctx: &mut CreateCtx<'_>) -> TaskResult<Self> {
+        let frames = match plan.settings.overflow.dropping() {
+            Some(overflow) => {
+                let count = plan.frames().saturating_add(SwapRing::<FrameMeta>::SPARES);
+                let regions: TaskResult<Vec<_>> =
+                    (0..count).map(|_| ctx.region_for(&plan.frame)).collect();
+                Frames::Dropping(SwapRing::new(ctx.sides(), overflow, regions?)?)
+            }
+            None => {
+                let last = if plan.may_end_short() {
+                    let region = ctx.region_for(&plan.batch)?;
+                    Some(ctx.consumer_cell(LentRegion::new(region)?))
+                } else {
+                    None
+                };
+                let ring = ctx.slot_ring(plan.frame.location(), plan.layout)?;
+                Frames::Waiting(WaitingFrames { ring, last })
+            }
         };
-        let rows = rest.len().checked_div(row_bytes).unwrap_or(0);
-        if self.shape.at_end == AtEnd::Discard {
-            ctx.node.dropped(ring.filled().div_ceil(push_rows) as u64);
-            ring.release(ctx.side, rest)?;
-            return Ok(OpResult::Eof);
+        Ok(Self {
+            plan,
+            frames,
+            finished: AtomicBool::new(false),
+            lost: AtomicU64::new(0),
+        })
+    }
+
+    /// Frames of which no row came out, if `rows` rows are left.
+    fn whole_frames(&self, rows: usize) -> u64 {
+        (rows / self.plan.layout.push_rows) as u64
+    }
+
+    /// Frames that would be lost with the queue.
+    fn held(&self) -> u64 {
+        match &self.frames {
+            Frames::Waiting(frames) => self.whole_frames(frames.ring.filled()),
+            Frames::Dropping(ring) => ring.filled() as u64,
         }
-        let tail = self.tail.open(ctx.side)?;
-        let Some(mut block) = tail.block.take() else {
-            return Err(TaskError::other(
-                "the block of the last batch is not released",
-            ));
+    }
+
+    /// Gives what is left of a stream, of which no row follows.
+    #[cold]
+    fn pop_last(&self, frames: &WaitingFrames, ctx: &mut AsyncPopCtx<'_>) -> TaskResult<OpResult> {
+        let WaitingFrames { ring, last } = frames;
+        let Some((window, rows)) = ring.pop_short(ctx.side)? else {
+            return Ok(OpResult::Eof);
         };
-        let (valid, padding) = block.as_mut_bytes()?.split_at_mut(rest.len());
-        valid.copy_from_slice(rest.as_bytes()?);
-        padding.fill(0);
-        tail.out = true;
-        ring.release(ctx.side, rest)?;
-        ctx.publish(0, block)?;
-        ctx.meta_mut().valid = Some(rows as u64);
-        Ok(OpResult::Ok)
+        if rows >= self.plan.layout.pop_rows {
+            // A whole batch; only rows that would be skipped after it are missing.
+            ctx.publish(0, window)?;
+            self.describe_batch(ctx);
+            return Ok(OpResult::Ok);
+        }
+        match (self.plan.settings.at_end, last) {
+            (AtEnd::Pad, Some(last)) => {
+                let mut last = last.open(ctx.side)?.lend()?;
+                let bytes = window.as_bytes()?;
+                let (head, tail) = last.as_mut_bytes()?.split_at_mut(bytes.len());
+                ctx.node.copy(head, bytes)?;
+                tail.fill(0);
+                ctx.publish(0, last)?;
+                ring.release(ctx.side, window)?;
+                ctx.meta_mut().valid = Some(rows as u64);
+                Ok(OpResult::Ok)
+            }
+            (AtEnd::Pad | AtEnd::Discard, _) => {
+                ring.release(ctx.side, window)?;
+                ctx.dropped(self.whole_frames(rows));
+                Ok(OpResult::Eof)
+            }
+        }
+    }
+
+    /// Of a batch that is not a frame, all rows are valid, whatever its first frame says.
+    fn describe_batch(&self, ctx: &mut AsyncPopCtx<'_>) {
+        if self.plan.layout.pop_rows != self.plan.layout.push_rows {
+            ctx.meta_mut().valid = None;
+        }
+    }
+
+    /// Takes over what `old` holds, as far as the plans allow.
+    fn take_over(&mut self, old: &mut Self) -> TaskResult<()> {
+        let mut kept = false;
+        if let (Frames::Waiting(new), Frames::Waiting(frames)) = (&mut self.frames, &mut old.frames)
+            && self.plan.holds_frames_of(&old.plan)
+        {
+            kept = new.ring.refill(&mut frames.ring, |from, to| {
+                to.as_mut_bytes()?.copy_from_slice(from.as_bytes()?);
+                Ok::<_, TaskError>(())
+            })?;
+        }
+        let mut lost = old.lost.load(Ordering::Relaxed);
+        if !kept {
+            lost += old.held();
+        }
+        *self.lost.get_mut() += lost;
+        Ok(())
+    }
+
+    /// Becomes a queue by another plan, with the frames it holds; `false` if it cannot, and then
+    /// it has not changed.
+    fn becomes(&mut self, plan: &Plan, ctx: &mut CreateCtx<'_>) -> TaskResult<bool> {
+        if !plan.holds_frames_of(&self.plan) {
+            return Ok(false);
+        }
+        match &mut self.frames {
+            Frames::Waiting(frames) => {
+                if plan.layout != self.plan.layout {
+                    return Ok(false);
+                }
+                frames.ring.rebind(ctx.sides());
+                if let Some(last) = &mut frames.last {
+                    last.rebind(ctx.sides());
+                }
+            }
+            Frames::Dropping(ring) => {
+                if !ring.resize(plan.frames(), || ctx.region_for(&plan.frame))? {
+                    return Ok(false);
+                }
+                ring.rebind(ctx.sides());
+            }
+        }
+        self.plan = plan.clone();
+        Ok(true)
     }
 }
 
@@ -291,79 +437,82 @@ impl IAsyncTask for BatchQueue {
         ctx: &'c mut AcquireCtx<'_>,
     ) -> TaskResult<Option<TView<'c>>> {
         ctx.lend(index, |side| match &self.frames {
-            Frames::Ring(ring) => ring.acquire(side),
-            Frames::Swap(ring) => Ok(ring.acquire()),
+            Frames::Waiting(frames) => frames.ring.acquire(side),
+            Frames::Dropping(ring) => ring.acquire(side),
         })
     }
 
     fn try_push(&self, ctx: &mut AsyncPushCtx<'_>) -> TaskResult<OpResult> {
-        let region = ctx.take_input(0)?;
-        let mut dropped = self.dropped.swap(0, Ordering::Relaxed);
-        match &self.frames {
-            Frames::Ring(ring) => ring.commit(ctx.side, region)?,
-            Frames::Swap(ring) => dropped += ring.commit(region, ctx.meta().clone())?,
+        if ctx.is_cancelled() {
+            return Ok(OpResult::Cancelled);
         }
-        if dropped > 0 {
-            ctx.node.dropped(dropped);
+        let frame = ctx.take_input(0)?;
+        match &self.frames {
+            Frames::Waiting(frames) => frames.ring.commit(ctx.side, frame)?,
+            Frames::Dropping(ring) => {
+                let meta = ctx.meta().clone();
+                if ring.commit(ctx.side, frame, meta)?.is_some() {
+                    ctx.dropped(1);
+                }
+            }
         }
         Ok(OpResult::Ok)
     }
 
     fn try_pop(&self, ctx: &mut AsyncPopCtx<'_>) -> TaskResult<OpResult> {
-        // Before the look at the rows: what was pushed before the end is seen after it.
         let finished = self.finished.load(Ordering::Acquire);
-        match &self.frames {
-            Frames::Ring(ring) => {
-                if let Some(region) = ring.pop(ctx.side)? {
-                    ctx.publish(0, region)?;
-                    return Ok(OpResult::Ok);
-                }
-                if finished {
-                    return self.pop_rest(ring, ctx);
-                }
-            }
-            Frames::Swap(ring) => {
-                if let Some((region, meta)) = ring.pop() {
-                    ctx.publish(0, region)?;
-                    *ctx.meta_mut() = meta;
-                    return Ok(OpResult::Ok);
-                }
-                if finished {
-                    return Ok(OpResult::Eof);
-                }
-            }
+        if ctx.is_cancelled() {
+            return Ok(OpResult::Cancelled);
         }
-        Ok(OpResult::NotReady)
+        if self.lost.load(Ordering::Relaxed) != 0 {
+            ctx.dropped(self.lost.swap(0, Ordering::Relaxed));
+        }
+        match &self.frames {
+            Frames::Waiting(frames) => match frames.ring.pop(ctx.side)? {
+                Some(batch) => {
+                    ctx.publish(0, batch)?;
+                    self.describe_batch(ctx);
+                    Ok(OpResult::Ok)
+                }
+                None if finished => self.pop_last(frames, ctx),
+                None => Ok(OpResult::NotReady),
+            },
+            Frames::Dropping(ring) => match ring.pop(ctx.side)? {
+                Some((frame, meta)) => {
+                    ctx.publish(0, frame)?;
+                    *ctx.meta_mut() = meta;
+                    Ok(OpResult::Ok)
+                }
+                None if finished => Ok(OpResult::Eof),
+                None => Ok(OpResult::NotReady),
+            },
+        }
     }
 
     fn release_output(&self, index: usize, ctx: &mut ReleaseCtx<'_>) -> TaskResult<()> {
-        let region = ctx.take_back(index)?;
-        match &self.frames {
-            Frames::Ring(ring) => {
-                let tail = self.tail.open(ctx.side)?;
-                if std::mem::take(&mut tail.out) {
-                    tail.block = Some(region);
-                } else {
-                    ring.release(ctx.side, region)?;
-                }
+        let batch = ctx.take_back(index)?;
+        let WaitingFrames { ring, last } = match &self.frames {
+            Frames::Waiting(frames) => frames,
+            Frames::Dropping(ring) => return Ok(ring.release(ctx.side, batch)?),
+        };
+        let Err(refused) = ring.release(ctx.side, batch) else {
+            return Ok(());
+        };
+        match last {
+            // The last batch is not of the ring.
+            Some(last) if refused.refusal == Refusal::ForeignWindow => {
+                Ok(last.open(ctx.side)?.take_back(refused.region)?)
             }
-            Frames::Swap(ring) => ring.release(region)?,
-        }
-        Ok(())
-    }
-
-    fn cancel_input(&self, index: usize, ctx: &mut AcquireCtx<'_>) {
-        let region = ctx.take_back(index);
-        if let (Frames::Swap(ring), Ok(Some(region))) = (&self.frames, region) {
-            // Of another ring it cannot be: it was lent by this one.
-            drop(ring.release(region));
+            _ => Err(refused.into()),
         }
     }
 
     fn run_started(&self, ctx: &mut RunCtx<'_>) -> TaskResult<()> {
         self.finished.store(false, Ordering::Release);
-        if let Frames::Ring(ring) = &self.frames {
-            ring.realign(ctx.producer, ctx.consumer)?;
+        if let Frames::Waiting(frames) = &self.frames {
+            let dropped = frames.ring.realign(ctx.producer, ctx.consumer)?;
+            let dropped = self.whole_frames(dropped);
+            self.lost.fetch_add(dropped, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -373,142 +522,20 @@ impl IAsyncTask for BatchQueue {
     }
 }
 
-impl BatchQueue {
-    fn new(shape: Shape, ctx: &mut CreateCtx<'_>, dropped: u64) -> TaskResult<Self> {
-        let location = shape.input.location();
-        let block = |ctx: &mut CreateCtx<'_>, bytes: usize| -> TaskResult<Region> {
-            Ok(ctx.buffer(location, bytes)?.into_region())
-        };
-        let (frames, tail) = if shape.overflow == QueueOverflow::Block {
-            let ring = ctx.slot_ring(location, shape.layout)?;
-            // Rows that do not make a batch, and only they, need a block of their own.
-            let RingLayout {
-                push_rows,
-                pop_stride,
-                ..
-            } = shape.layout;
-            let can_be_short = !push_rows.is_multiple_of(pop_stride);
-            let tail = if can_be_short && shape.at_end == AtEnd::Pad {
-                Some(block(ctx, shape.output.num_bytes())?)
-            } else {
-                None
-            };
-            (Frames::Ring(ring), tail)
-        } else {
-            let overflow = match shape.overflow {
-                QueueOverflow::DropNewest => Overflow::DropNewest,
-                _ => Overflow::DropOldest,
-            };
-            let count = shape.frames() + SwapRing::<FrameMeta>::SPARES;
-            let mut regions = Vec::with_capacity(count);
-            for _ in 0..count {
-                regions.push(block(ctx, shape.input.num_bytes())?);
-            }
-            let ring = SwapRing::new(shape.frames(), overflow, regions);
-            (Frames::Swap(ring), None)
-        };
-        Ok(Self {
-            shape,
-            frames,
-            tail: ctx.consumer_cell(Tail {
-                block: tail,
-                out: false,
-            }),
-            finished: AtomicBool::new(false),
-            dropped: AtomicU64::new(dropped),
-        })
-    }
-
-    /// Moves the frames of a queue of another capacity into this one; whether it could.
-    fn take_over(&mut self, old: &mut Self, sides: &Sides) -> TaskResult<bool> {
-        let same = Shape {
-            layout: RingLayout {
-                rows: old.shape.layout.rows,
-                ..self.shape.layout
-            },
-            target: old.shape.target,
-            ..self.shape.clone()
-        };
-        if same != old.shape {
-            return Ok(false);
-        }
-        match (&mut old.frames, &mut self.frames) {
-            (Frames::Swap(old), Frames::Swap(new)) => {
-                if old.filled() > new.capacity() {
-                    return Ok(false);
-                }
-                while let Some((region, meta)) = old.pop() {
-                    // The regions are alike: one comes, one goes.
-                    drop(new.acquire());
-                    new.commit(region, meta)?;
-                }
-                Ok(true)
-            }
-            (Frames::Ring(old), Frames::Ring(new)) => {
-                let RingLayout {
-                    rows,
-                    push_rows,
-                    pop_rows,
-                    pop_stride,
-                    ..
-                } = self.shape.layout;
-                let filled = old.filled();
-                let whole = filled.is_multiple_of(push_rows) && pop_rows == pop_stride;
-                if filled > rows || !whole {
-                    return Ok(false);
-                }
-                let mut between = Sides::new();
-                old.rebind(&between);
-                new.rebind(&between);
-                let (producer, consumer) = between.split();
-                let mut bytes = Vec::new();
-                while let Some(window) = old.pop_rest(consumer)? {
-                    bytes.extend_from_slice(window.as_bytes()?);
-                    old.release(consumer, window)?;
-                }
-                let mut bytes = bytes.as_slice();
-                while !bytes.is_empty() {
-                    let Some(mut window) = new.acquire(producer)? else {
-                        break;
-                    };
-                    let (frame, rest) = bytes.split_at(window.len().min(bytes.len()));
-                    window.as_mut_bytes()?[..frame.len()].copy_from_slice(frame);
-                    new.commit(producer, window)?;
-                    bytes = rest;
-                }
-                new.rebind(sides);
-                Ok(true)
-            }
-            _ => Ok(false),
-        }
-    }
-
-    /// Frames inside.
-    fn held(&self) -> u64 {
-        let held = match &self.frames {
-            Frames::Ring(ring) => ring.filled().div_ceil(self.shape.layout.push_rows),
-            Frames::Swap(ring) => ring.filled(),
-        };
-        held as u64
-    }
-}
-
 impl IAsyncTaskFactory for BatchQueueFactory {
     fn describe(&self) -> TaskInfo {
-        TaskInfo::new("Holds frames, and makes batches of another size of them, without copying.")
+        TaskInfo::new("Queues frames, and makes batches of another size of them, without copying.")
             .with_settings::<BatchQueueSettings>()
     }
 
     fn infer(&self, request: &TaskRequest<'_>) -> TaskResult<InferResult> {
-        let shape = Shape::of(request)?;
-        let flow = shape.flow();
-        let result = InferResult::asynchronous([shape.input], [shape.output])
+        let plan = Plan::new(request)?;
+        let flow = plan.flow();
+        let mut result = InferResult::asynchronous([plan.frame], [plan.batch])
             .owning_inputs()
             .owning_outputs();
-        Ok(match flow {
-            Some(flow) => result.with_flow(flow),
-            None => result,
-        })
+        result.flow = flow;
+        Ok(result)
     }
 
     fn create(
@@ -516,33 +543,27 @@ impl IAsyncTaskFactory for BatchQueueFactory {
         request: &TaskRequest<'_>,
         ctx: &mut CreateCtx<'_>,
     ) -> TaskResult<Box<dyn IAsyncTask>> {
-        let shape = Shape::of(request)?;
-        Ok(Box::new(BatchQueue::new(shape, ctx, 0)?))
+        Ok(Box::new(BatchQueue::new(Plan::new(request)?, ctx)?))
     }
 
-    /// With the same settings and input the queue is kept as it is. With another capacity only,
-    /// the frames in it are kept if they fit. Otherwise they are dropped and counted.
+    /// A queue with equal settings and input is kept, with its frames. If only the capacity has
+    /// changed, the frames are kept if they fit. Otherwise the queue is a new one, and what the old
+    /// one held is reported as dropped by the next `try_pop`.
     fn update(
         &self,
         old: Arc<dyn IAsyncTask>,
         request: &TaskRequest<'_>,
         ctx: &mut CreateCtx<'_>,
     ) -> TaskResult<Box<dyn IAsyncTask>> {
-        let shape = Shape::of(request)?;
+        let plan = Plan::new(request)?;
         let Some(mut old) = old.take::<BatchQueue>() else {
-            return Ok(Box::new(BatchQueue::new(shape, ctx, 0)?));
+            return Ok(Box::new(BatchQueue::new(plan, ctx)?));
         };
-        if old.shape != shape {
-            let mut new = BatchQueue::new(shape, ctx, old.dropped.load(Ordering::Relaxed))?;
-            if !new.take_over(&mut old, ctx.sides())? {
-                *new.dropped.get_mut() += old.held();
-            }
-            return Ok(Box::new(new));
+        if old.becomes(&plan, ctx)? {
+            return Ok(Box::new(old));
         }
-        if let Frames::Ring(ring) = &mut old.frames {
-            ring.rebind(ctx.sides());
-        }
-        old.tail.rebind(ctx.sides());
-        Ok(Box::new(old))
+        let mut queue = BatchQueue::new(plan, ctx)?;
+        queue.take_over(&mut old)?;
+        Ok(Box::new(queue))
     }
 }
