@@ -5,8 +5,9 @@
 
 use std::collections::HashMap;
 
+use super::failure::Phase;
 use super::link::Link;
-use super::shared::{Run, SectionShared, SectionWaker};
+use super::shared::{Place, Run, SectionShared, SectionWaker};
 use crate::clock::Timestamp;
 use crate::compiler::{Plan, PlanNode, Section};
 use crate::ids::{NodeId, TensorId};
@@ -30,6 +31,8 @@ pub(super) struct Acquire {
 
 #[derive(Debug)]
 pub(super) struct SyncPart {
+    /// Where the section is while it executes the node.
+    pub(super) place: u64,
     /// Which metadata it works on.
     pub(super) origin: usize,
     pub(super) source: bool,
@@ -181,6 +184,7 @@ impl Layout {
             let origin = inherited.copied().unwrap_or_else(&mut new_origin);
             origin_of.insert(*node, origin);
             sync.push(SyncPart {
+                place: Place::encode(Phase::ExecuteSync, Some(*node), None),
                 origin,
                 source,
                 end: is_end(plan, planned),

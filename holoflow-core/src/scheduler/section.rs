@@ -37,7 +37,7 @@ use crate::sync::Arc;
 use crate::sync::atomic::{Ordering, fence};
 use crate::task::port::Port;
 use crate::task::{
-    Entered, FrameMeta, Hook, HookError, OpResult, StopFlags, TaskError, TaskErrorKind,
+    Entered, FrameMeta, Hook, HookError, OpResult, StopFlags, TaskError, TaskErrorKind, TaskResult,
 };
 
 /// One iteration of so many is timed, and every one that took longer than [`SLOW`].
@@ -74,7 +74,8 @@ pub(crate) struct SectionRun {
     touched: u64,
     hint: Option<Timestamp>,
     soft: Option<Timestamp>,
-    falls_back: bool,
+    /// Nodes that said nothing of when they will be ready.
+    asked: Vec<Of>,
     backoff: Duration,
 }
 
@@ -96,8 +97,6 @@ pub(crate) struct Idle {
     pub(crate) hint: Option<Timestamp>,
     /// When something is to be looked at; a little later will do.
     pub(crate) soft: Option<Timestamp>,
-    /// Whether some hook said nothing of when it will be ready.
-    falls_back: bool,
 }
 
 enum Step {
@@ -139,7 +138,7 @@ impl SectionRun {
             touched: 0,
             hint: None,
             soft: None,
-            falls_back: false,
+            asked: Vec::new(),
             backoff: Duration::ZERO,
         }
     }
@@ -200,7 +199,7 @@ impl SectionRun {
         if let Some(look) = self.run.next_look(now) {
             soft = Some(soft.map_or(look, |soft| soft.min(look)));
         }
-        if let Some((first, most)) = self.run.fallback.filter(|_| idle.falls_back) {
+        if let Some((first, most)) = self.run.fallback.filter(|_| self.falls_back()) {
             self.backoff = (self.backoff * 2).clamp(first, most);
             let again = now.saturating_add(self.backoff);
             soft = Some(soft.map_or(again, |soft| soft.min(again)));
@@ -211,7 +210,7 @@ impl SectionRun {
     fn advance<const STEP: bool>(&mut self, mut budget: u32) -> Result<Turn, Stop> {
         self.hint = None;
         self.soft = None;
-        self.falls_back = false;
+        self.asked.clear();
         let before = self.advances;
         loop {
             let step = match self.phase {
@@ -262,7 +261,6 @@ impl SectionRun {
         Ok(Turn::Idle(Idle {
             hint: self.hint,
             soft: self.soft,
-            falls_back: self.falls_back,
         }))
     }
 
@@ -398,10 +396,8 @@ impl SectionRun {
                             self.notice_finished_consumers()?;
                             continue;
                         }
-                        self.waits_to_push(push, wake_at);
-                    } else {
-                        self.waits_for(wake_at, true);
                     }
+                    self.waits_for(wake_at, of);
                     return Ok(Step::Wait);
                 }
                 Err(error) => {
@@ -457,13 +453,10 @@ impl SectionRun {
         let finished = !part.source && part.link.is_producer_done();
         let meta = &mut self.metas[part.origin];
         let frame = part.link.taken().wrapping_mul(part.frames_per_output);
-        if !part
-            .link
-            .meta
-            .as_ref()
-            .is_some_and(|ring| ring.get(frame, meta))
-        {
-            meta.renumber(part.link.taken());
+        match &part.link.meta {
+            Some(ring) if ring.get(frame, meta) => {}
+            Some(_) => meta.renumber(frame),
+            None => meta.renumber(part.link.taken()),
         }
         if self.sampled && part.source {
             meta.set_entered(Some(entered(self.run.clock.now(), node)));
@@ -512,10 +505,7 @@ impl SectionRun {
                     }
                     self.waits_to_drain(index, wake_at)?;
                 } else {
-                    let source = part.source;
-                    // With too few frames inside, only the producer can help.
-                    let spontaneous = source || !part.link.is_drained();
-                    self.waits_for(wake_at, spontaneous);
+                    self.waits_for(wake_at, Of::Pop(index));
                 }
                 Ok(Some(false))
             }
@@ -542,7 +532,9 @@ impl SectionRun {
         let live = Arc::strong_count(&part.waker) > 2;
         if wake_at.is_some() || live {
             part.drains_since = None;
-            self.waits_for(wake_at, !live);
+            if wake_at.is_some() || !live {
+                self.waits_for(wake_at, Of::Pop(index));
+            }
             return Ok(());
         }
         let now = self.run.clock.now();
@@ -556,26 +548,34 @@ impl SectionRun {
             let failure = self.run.failure(self.index, place, cause);
             return Err(Stop::Failed(Box::new(failure)));
         }
-        self.waits_for(None, true);
+        self.waits_for(None, Of::Pop(index));
         self.soft_at(since.saturating_add(timeout));
         Ok(())
     }
 
-    fn waits_to_push(&mut self, push: usize, wake_at: Option<Timestamp>) {
-        let part = &self.layout.pushes[push];
-        // What is full gets a place when the other side takes something out.
-        let spontaneous =
-            part.downstream.is_none() || part.link.flow().is_none() || part.link.held() == 0;
-        self.waits_for(wake_at, spontaneous);
-    }
-
-    /// Notes that a hook is not ready: when it says it will be, or else, if it may become so by
-    /// itself, that it is to be asked again.
-    fn waits_for(&mut self, wake_at: Option<Timestamp>, spontaneous: bool) {
+    /// Notes that a hook is not ready: when it says it will be, or else whose it was.
+    fn waits_for(&mut self, wake_at: Option<Timestamp>, of: Of) {
         match wake_at {
             Some(at) => self.hint = Some(self.hint.map_or(at, |hint| hint.min(at))),
-            None => self.falls_back |= spontaneous,
+            None => self.asked.push(of),
         }
+    }
+
+    /// Whether some node that said nothing of when it will be ready may become so by itself.
+    fn falls_back(&self) -> bool {
+        self.asked.iter().any(|of| match *of {
+            Of::Sync(_) => true,
+            Of::Pop(index) => {
+                let part = &self.layout.pops[index];
+                // With too few frames inside, only the producer can help.
+                part.source || part.drains_since.is_some() || !part.link.is_drained()
+            }
+            Of::Push(index) => {
+                let part = &self.layout.pushes[index];
+                // What is full gets a place when the other side takes something out.
+                part.downstream.is_none() || part.link.flow().is_none() || part.link.held() == 0
+            }
+        })
     }
 
     fn soft_at(&mut self, at: Timestamp) {
@@ -584,7 +584,19 @@ impl SectionRun {
 
     fn execute<const STEP: bool>(&mut self) -> Stepped {
         let count = self.section.sync.len();
+        let mut first = None;
+        if !STEP && !self.lacking && !self.sampled {
+            first = self.execute_run();
+        }
         while self.cursor < count {
+            if let Some(answer) = first.take() {
+                let index = self.cursor;
+                let answer = self.section.sync[index].1.judge_plain(answer);
+                if let Some(step) = self.lacks(index, answer)? {
+                    return Ok(step);
+                }
+                continue;
+            }
             if self.stop.is_cancelled() {
                 return Err(Stop::Cancelled);
             }
@@ -637,6 +649,44 @@ impl SectionRun {
         Ok(self.next(Phase::ExecuteAsyncProducer))
     }
 
+    /// Executes sync nodes from the cursor on for as long as they own no slots and answer `Ok`,
+    /// which is what most do; the first other answer. As `execute`, without what is rare.
+    #[inline]
+    fn execute_run(&mut self) -> Option<TaskResult<OpResult>> {
+        let shared = &self.run.sections[self.index];
+        let Section { bank, sync, .. } = &mut self.section;
+        let ports = sync[self.cursor..].iter_mut();
+        let parts = self.layout.sync[self.cursor..].iter_mut();
+        let mut done = 0;
+        let mut other = None;
+        for ((_, port), part) in ports.zip(parts) {
+            if self.stop.is_cancelled() {
+                break;
+            }
+            shared.enter(part.place);
+            let meta = &mut self.metas[part.origin];
+            if part.source {
+                meta.renumber(part.made);
+            }
+            std::mem::swap(meta, &mut port.node.meta);
+            let answer = port.execute_plain(bank);
+            std::mem::swap(meta, &mut port.node.meta);
+            match answer {
+                Some(Ok(OpResult::Ok)) => {
+                    part.made += u64::from(part.source);
+                    done += 1;
+                }
+                answer => {
+                    other = answer;
+                    break;
+                }
+            }
+        }
+        self.cursor += done;
+        self.advances += done as u64;
+        other
+    }
+
     /// Times the sync node that was just executed.
     #[cold]
     fn sample(&mut self, index: usize) {
@@ -669,7 +719,7 @@ impl SectionRun {
             Ok(OpResult::Cancelled) => return Err(self.stopped_by_a_task()),
             Ok(OpResult::NotReady | OpResult::Ok) => {
                 let wake_at = port.node.wake_at;
-                self.waits_for(wake_at, true);
+                self.waits_for(wake_at, Of::Sync(index));
                 return Ok(Some(Step::Wait));
             }
             Err(error) if is_frame(&error) => {
@@ -763,7 +813,7 @@ impl SectionRun {
                         self.leave(index)?;
                         continue;
                     }
-                    self.waits_to_push(index, wake_at);
+                    self.waits_for(wake_at, Of::Push(index));
                     return Ok(Step::Wait);
                 }
                 Ok(OpResult::Eof) => {

@@ -90,6 +90,16 @@ impl FrameMeta {
         self.clear_fields();
     }
 
+    /// Whether it is that of [`numbered`](Self::numbered).
+    #[inline]
+    pub(crate) fn is_only_numbered(&self, sequence: u64) -> bool {
+        self.sequence == sequence
+            && self.captured.is_none()
+            && self.valid.is_none()
+            && self.entered.is_none()
+            && !self.has_fields()
+    }
+
     pub(crate) fn entered(&self) -> Option<Entered> {
         self.entered
     }

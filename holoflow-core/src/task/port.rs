@@ -44,6 +44,10 @@ pub(crate) struct Port {
     /// Numbers in `inputs` of what is acquired, in order of acquisition.
     acquired: Vec<usize>,
     may_skip: bool,
+    /// A sync task that owns no slot: its cells are not the port's concern.
+    plain: bool,
+    /// The task has panicked in a hook of this port.
+    dead: bool,
     /// Whether it is the port of an async task's pop side.
     consumer: bool,
     /// Of an async task that has one side only: the token of the other.
@@ -207,6 +211,9 @@ impl Port {
     ) -> Result<Self, ContractError> {
         let (owned_inputs, owned_outputs) = (owned(&inputs), owned(&outputs));
         let consumer = matches!(task, PortTask::Consumer { .. });
+        let plain = matches!(task, PortTask::Sync { .. })
+            && owned_inputs.is_empty()
+            && owned_outputs.is_empty();
         let table = match bank.bind(inputs, outputs) {
             Ok(table) => table,
             Err(error) => {
@@ -222,6 +229,8 @@ impl Port {
             inputs: owned_inputs,
             outputs: owned_outputs,
             may_skip: false,
+            plain,
+            dead: false,
             consumer,
             other: None,
             poison,
@@ -315,6 +324,7 @@ impl Port {
         task: Box<dyn ISyncTask>,
         sides: (ProducerSide, ConsumerSide),
     ) {
+        self.dead = false;
         let (producer, consumer) = sides;
         self.poison = Poison::default();
         self.task = PortTask::Sync {
@@ -331,6 +341,7 @@ impl Port {
         poison: Poison,
         side: ProducerSide,
     ) {
+        self.dead = false;
         self.poison = poison;
         self.task = PortTask::Producer { task, side };
     }
@@ -342,6 +353,7 @@ impl Port {
         poison: Poison,
         side: ConsumerSide,
     ) {
+        self.dead = false;
         self.poison = poison;
         self.task = PortTask::Consumer { task, side };
     }
@@ -639,6 +651,40 @@ impl Port {
         result.map_err(|error| self.error(HOOK, error))
     }
 
+    /// Executes a sync task that owns no slot; `None` if it is not one. What is not `Ok` goes
+    /// through [`judge_plain`](Self::judge_plain).
+    ///
+    /// Apart from `execute` because its answer fits two registers.
+    #[inline]
+    pub(crate) fn execute_plain(&mut self, bank: &mut CellBank) -> Option<TaskResult<OpResult>> {
+        if !self.plain || self.dead {
+            return None;
+        }
+        self.node.wake_at = None;
+        match (&mut self.task, bank.lend(&self.table)) {
+            (PortTask::Sync { task, .. }, Ok(lent)) => {
+                Some(task.execute(&mut SyncCtx::new(lent, &mut self.node)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Holds an answer of `execute_plain` to the contract.
+    #[cold]
+    pub(crate) fn judge_plain(
+        &mut self,
+        answer: TaskResult<OpResult>,
+    ) -> Result<OpResult, HookError> {
+        match answer {
+            Ok(OpResult::Skip) if !self.may_skip => Err(self.error(Hook::Execute, STRAY_SKIP)),
+            Ok(OpResult::NotReady) if self.table.has_inputs() => {
+                Err(self.error(Hook::Execute, STRAY_WAIT))
+            }
+            Ok(answer) => Ok(answer),
+            Err(error) => Err(self.error(Hook::Execute, error)),
+        }
+    }
+
     /// Executes a sync task.
     pub(crate) fn execute(&mut self, bank: &mut CellBank) -> Result<OpResult, HookError> {
         const HOOK: Hook = Hook::Execute;
@@ -756,6 +802,7 @@ impl Port {
     /// After a panic in a hook: no further hook is called, and the cells are emptied.
     pub(crate) fn poison(&mut self, bank: &mut CellBank) {
         self.poison.0.store(true, Ordering::Release);
+        self.dead = true;
         self.acquired.clear();
         for slot in self.inputs.iter_mut().chain(&mut self.outputs) {
             slot.held = None;
