@@ -99,7 +99,7 @@ impl Waiter<'_> {
             }
             WaitStrategy::SpinThenPark if idle.hint.is_none() && self.looks < LOOKS => {
                 if self.looks < PAUSES {
-                    for _ in 0..1 << self.looks {
+                    for _ in 0..1 << (self.looks + 5) {
                         std::hint::spin_loop();
                     }
                 } else {

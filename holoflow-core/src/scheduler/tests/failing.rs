@@ -9,7 +9,7 @@ use crate::task::{OpResult, TaskError, TaskErrorKind};
 use crate::testkit::StepScheduler;
 
 #[test]
-fn s_29_a_failing_task_is_reported_with_its_place() {
+fn s_29_and_s_30_a_failing_task_is_reported_with_its_place() {
     everywhere(
         || {
             let mut kit = Kit::new();
@@ -166,7 +166,7 @@ fn w_03_a_stall_is_reported_section_by_section() {
 }
 
 #[test]
-fn a_task_that_does_not_return_is_left_behind_and_named() {
+fn s_18_a_task_that_does_not_return_is_left_behind_and_named() {
     let mut kit = Kit::new();
     kit.options.stop_timeout = Duration::from_millis(20);
     let source = kit.source("source", u64::MAX);

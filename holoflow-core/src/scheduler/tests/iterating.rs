@@ -1,7 +1,7 @@
 //! What happens in an iteration, and in which order.
 
-use super::kit::{Kit, Log, assert_conserved, everywhere};
-use crate::scheduler::Outcome;
+use super::kit::{Got, Kit, Log, assert_conserved, everywhere};
+use crate::scheduler::{Outcome, Report};
 use crate::task::{OpResult, TaskError};
 
 /// Source, queue, sink, all noted.
@@ -169,39 +169,44 @@ fn w_05_a_skipped_frame_is_seen_by_nobody_behind() {
     );
 }
 
+/// A node that skips every third frame and fails on every seventh, with two in flight.
+fn limited(count: u64) -> (Kit, Got) {
+    let mut kit = Kit::new();
+    kit.options.in_flight = std::num::NonZeroUsize::new(2);
+    let source = kit.source("source", count);
+    let before = kit.queue("before", 4, source);
+    let middle = kit.sync("middle", before, true, |_, x| {
+        if x % 7 == 0 {
+            return Err(TaskError::frame(format!("frame {x}")));
+        }
+        Ok(if x % 3 == 0 {
+            OpResult::Skip
+        } else {
+            OpResult::Ok
+        })
+    });
+    let after = kit.queue("after", 4, middle);
+    let got = kit.sink("sink", after);
+    (kit, got)
+}
+
+fn check_limited(report: &Report, got: &Got, count: u64) {
+    assert_eq!(report.in_flight, Some(0));
+    assert_conserved(report);
+    let expected = (0..count).filter(|x| x % 7 != 0 && x % 3 != 0);
+    assert_eq!(got.values(), expected.collect::<Vec<_>>());
+    assert_eq!(report.node("middle").unwrap().failed, count.div_ceil(7));
+    assert!(report.has_losses());
+}
+
 #[test]
 fn w_04_credit_comes_back_on_every_path() {
     everywhere(
-        || {
-            let mut kit = Kit::new();
-            kit.options.in_flight = std::num::NonZeroUsize::new(2);
-            let source = kit.source("source", 1_000);
-            let before = kit.queue("before", 4, source);
-            let middle = kit.sync("middle", before, true, |_, x| {
-                if x % 7 == 0 {
-                    return Err(TaskError::frame(format!("frame {x}")));
-                }
-                Ok(if x % 3 == 0 {
-                    OpResult::Skip
-                } else {
-                    OpResult::Ok
-                })
-            });
-            let after = kit.queue("after", 4, middle);
-            let got = kit.sink("sink", after);
-            (kit, got)
-        },
-        |report, got| {
-            let report = report.unwrap();
-            assert_eq!(report.in_flight, Some(0));
-            assert_conserved(&report);
-            let expected = (0..1_000_u64).filter(|x| x % 7 != 0 && x % 3 != 0);
-            assert_eq!(got.values(), expected.collect::<Vec<_>>());
-            let middle = report.node("middle").unwrap();
-            assert_eq!(middle.failed, 143);
-            assert!(report.has_losses());
-        },
+        || limited(500),
+        |report, got| check_limited(&report.unwrap(), &got, 500),
     );
+    let (kit, got) = limited(10_000);
+    check_limited(&kit.pipeline().run().unwrap(), &got, 10_000);
 }
 
 #[test]

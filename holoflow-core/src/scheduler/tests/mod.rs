@@ -4,4 +4,5 @@ mod ending;
 mod failing;
 mod iterating;
 mod kit;
+mod stopping;
 mod telling;
