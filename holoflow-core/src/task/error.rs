@@ -5,6 +5,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::ops::Deref;
 use std::panic::AssertUnwindSafe;
 
 use crate::device::DeviceError;
@@ -272,12 +273,17 @@ impl fmt::Display for Hook {
     }
 }
 
-/// A failure with the place where it was: node and hook.
+/// A failure with the place where it was: node and hook. One pointer, so that what a hook
+/// answers stays in registers.
 ///
-/// `{}` prints the place, `{:#}` and `{:?}` the place and all causes, so that an `unwrap` in a
-/// test can be read.
+/// It gives its [`HookFailure`]: `error.node`, `error.hook`, `error.error`. `{}` prints the
+/// place, `{:#}` and `{:?}` the place and all causes, so that an `unwrap` in a test can be read.
+pub struct HookError(Box<HookFailure>);
+
+/// What a [`HookError`] says.
+#[derive(Debug)]
 #[non_exhaustive]
-pub struct HookError {
+pub struct HookFailure {
     /// Name of the node.
     pub node: String,
     /// What was called.
@@ -286,15 +292,23 @@ pub struct HookError {
     pub error: TaskError,
 }
 
+impl Deref for HookError {
+    type Target = HookFailure;
+
+    fn deref(&self) -> &HookFailure {
+        &self.0
+    }
+}
+
 impl HookError {
     /// Adds the place to an error.
     #[must_use]
     pub fn new(node: impl Into<String>, hook: Hook, error: impl Into<TaskError>) -> Self {
-        Self {
+        Self(Box::new(HookFailure {
             node: node.into(),
             hook,
             error: error.into(),
-        }
+        }))
     }
 
     /// The broken rule, if the storage contract was broken.

@@ -22,7 +22,7 @@ mod traits;
 pub use context::{
     AcquireCtx, AsyncPopCtx, AsyncPushCtx, NodeCtx, ReleaseCtx, RunCtx, StopFlags, SyncCtx,
 };
-pub use error::{Hook, HookError, TaskError, TaskErrorKind, TaskResult};
+pub use error::{Hook, HookError, HookFailure, TaskError, TaskErrorKind, TaskResult};
 pub use event::{Event, Mailbox, MailboxCounts};
 pub use factory::{
     CreateCtx, IAsyncTaskFactory, ISyncTaskFactory, Placement, TaskInfo, TaskRequest,

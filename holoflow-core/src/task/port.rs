@@ -383,6 +383,8 @@ impl Port {
         self.poison.0.load(Ordering::Acquire)
     }
 
+    #[cold]
+    #[inline(never)]
     fn error(&self, hook: Hook, error: impl Into<TaskError>) -> HookError {
         HookError::new(&*self.node.name, hook, error)
     }
@@ -404,12 +406,18 @@ impl Port {
         )
     }
 
+    #[inline]
     fn check_alive(&self, hook: Hook) -> Result<(), HookError> {
         if self.is_poisoned() {
-            let message = "it gets no further hook".to_owned();
-            return Err(self.error(hook, TaskErrorKind::Panicked { message }));
+            return Err(self.poisoned(hook));
         }
         Ok(())
+    }
+
+    #[cold]
+    fn poisoned(&self, hook: Hook) -> HookError {
+        let message = "it gets no further hook".to_owned();
+        self.error(hook, TaskErrorKind::Panicked { message })
     }
 
     /// Tells a sync task, or an async task with this one port, that a run begins.
@@ -841,6 +849,15 @@ impl Port {
         bank: &mut CellBank,
         result: &TaskResult<OpResult>,
     ) -> Result<(), HookError> {
+        if let Ok(OpResult::Ok) = result
+            && self.inputs.iter().all(|input| !is_full(bank, input))
+        {
+            for input in &mut self.inputs {
+                input.held = None;
+            }
+            self.acquired.clear();
+            return Ok(());
+        }
         let mut broken = None;
         for position in 0..self.inputs.len() {
             let input = &self.inputs[position];
@@ -941,6 +958,12 @@ fn address_in(bank: &mut CellBank, cell: usize) -> Option<Address> {
     bank.cell_mut(cell)?
         .region()
         .map(crate::storage::Region::address)
+}
+
+#[inline]
+fn is_full(bank: &mut CellBank, slot: &OwnedSlot) -> bool {
+    bank.cell_mut(slot.cell)
+        .is_some_and(|cell| cell.is_published())
 }
 
 /// Empties the cell of a slot; `true` if it was full.
