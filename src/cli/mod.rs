@@ -24,12 +24,16 @@
 //!
 //! - **CM1** What was asked for goes to the output, everything else to the errors.
 //! - **CM2** A message is one line, whatever the names and values in it.
-//! - **CM3** The exit status is 0, 1 if the answer is "no", 2 if the arguments make no sense.
+//! - **CM3** The exit status is 0, 1 if the answer is "no", 2 if the arguments make no sense. That
+//!   of `run` also says how a run ended: 2 failed, 3 with frames lost, 130 cancelled.
 
+mod assign;
 mod check;
 mod dot;
 mod file;
+mod live;
 mod plan;
+mod run;
 mod schema;
 mod settings;
 mod tasks;
@@ -38,7 +42,7 @@ mod tests;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -51,7 +55,7 @@ const FAILURE: u8 = 1;
 /// The arguments make no sense.
 const USAGE: u8 = 2;
 
-/// Checks, plans and draws graph files, and lists the tasks they can be made of.
+/// Checks, plans, draws and runs graph files, and lists the tasks they can be made of.
 #[derive(Debug, Parser)]
 #[command(name = "holoflow", version, disable_help_subcommand = true)]
 struct Arguments {
@@ -64,6 +68,7 @@ enum Sub {
     Check(check::Check),
     Plan(plan::Plan),
     Dot(dot::Dot),
+    Run(run::Run),
     Tasks(tasks::Tasks),
     Schema(schema::Schema),
 }
@@ -80,23 +85,46 @@ pub struct Streams<'a> {
     pub errors: &'a mut dyn Write,
 }
 
+/// What a command has of its process beside the streams.
+struct Process<'a> {
+    /// Whether the errors go to a terminal, where a line can be written again.
+    is_terminal: bool,
+    /// Has something done at each Ctrl-C, instead of an end of the process. Why not, if it
+    /// cannot be done.
+    on_interrupt: &'a dyn Fn(OnInterrupt) -> Result<(), String>,
+}
+
+type OnInterrupt = Box<dyn FnMut() + Send>;
+
 /// Runs the command with the arguments and streams of this process.
 ///
 /// The exit status is 0 if all went well, 1 if a file or name is wrong, 2 if the arguments make
-/// no sense. Without arguments the help is printed.
+/// no sense. Of `run` it is also 2 if the run failed, 3 if frames were lost in it, and 130 if it
+/// was cancelled. Without arguments the help is printed.
+///
+/// While `run` runs, Ctrl-C is taken over: it lets the graph drain, and a second one cancels.
 #[must_use]
 pub fn run(registry: Registry) -> ExitCode {
-    let mut output = BufWriter::new(io::stdout().lock());
+    // Not locked: tasks may write too.
+    let mut output = BufWriter::new(io::stdout());
     let mut streams = Streams {
         input: &mut io::stdin(),
         output: &mut output,
         errors: &mut io::stderr(),
     };
-    ExitCode::from(execute(&registry, std::env::args_os(), &mut streams))
+    let process = Process {
+        is_terminal: io::stderr().is_terminal(),
+        on_interrupt: &|on_interrupt| {
+            ctrlc::set_handler(on_interrupt).map_err(|error| error.to_string())
+        },
+    };
+    let arguments = std::env::args_os().collect();
+    ExitCode::from(execute_in(&registry, arguments, &mut streams, &process))
 }
 
 /// Runs the command with these arguments, the first of which is the command's name, and these
-/// streams. The exit status, as of [`run`].
+/// streams. The exit status, as of [`run`]; but Ctrl-C is left alone, and nothing is taken for a
+/// terminal.
 ///
 /// ```
 /// use holoflow::cli::{Streams, execute};
@@ -121,14 +149,28 @@ pub fn execute(
     arguments: impl IntoIterator<Item = impl Into<OsString>>,
     streams: &mut Streams<'_>,
 ) -> u8 {
-    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
-    let status = answer(registry, &arguments, streams).and_then(|status| {
-        streams.output.flush()?;
-        Ok(status)
+    let process = Process {
+        is_terminal: false,
+        on_interrupt: &|_| Ok(()),
+    };
+    let arguments = arguments.into_iter().map(Into::into).collect();
+    execute_in(registry, arguments, streams, &process)
+}
+
+fn execute_in(
+    registry: &Registry,
+    arguments: Vec<OsString>,
+    streams: &mut Streams<'_>,
+    process: &Process<'_>,
+) -> u8 {
+    let answered = answer(registry, &arguments, streams, process);
+    let status = answered.and_then(|status| match streams.output.flush() {
+        // Whoever reads has seen enough: `holoflow plan x.json | head`.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(status),
+        flushed => flushed.map(|()| status),
     });
     match status {
         Ok(status) => status,
-        // Whoever reads has seen enough: `holoflow plan x.json | head`.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => SUCCESS,
         Err(error) => {
             let line = format!("error: the output cannot be written: {error}");
@@ -143,6 +185,7 @@ fn answer(
     registry: &Registry,
     arguments: &[OsString],
     streams: &mut Streams<'_>,
+    process: &Process<'_>,
 ) -> io::Result<u8> {
     if arguments.len() < 2 {
         let mut command = Arguments::command();
@@ -168,6 +211,7 @@ fn answer(
         Sub::Check(check) => check.run(registry, streams),
         Sub::Plan(plan) => plan.run(registry, streams),
         Sub::Dot(dot) => dot.run(registry, streams),
+        Sub::Run(run) => run.run(registry, streams, process),
         Sub::Tasks(tasks) => tasks.run(registry, streams),
         Sub::Schema(schema) => schema.run(registry, streams),
     }
