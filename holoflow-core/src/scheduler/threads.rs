@@ -14,10 +14,13 @@ use super::shared::Run;
 use crate::clock::Timestamp;
 use crate::sync::{Arc, Parker};
 
-/// Looks before a section sleeps: the first few with pauses that double, the others with the
-/// core given to another thread.
-const PAUSES: u32 = 7;
-const LOOKS: u32 = 12;
+/// Looks before a section sleeps, with pauses that double: a few microseconds in all. The core
+/// is not given to other threads in between: on a busy machine it would not come back before
+/// a sleeping thread would have been woken.
+const LOOKS: u32 = 7;
+/// Pauses of the shortest look, as a power of two: long enough for a few frames to gather,
+/// since each look takes the counters from the cache of who writes them.
+const FIRST_LOOK: u32 = 2;
 /// Looks of a section that always spins before it looks at what concerns the whole run.
 const LOOK_AT_ALL: u32 = 1 << 12;
 
@@ -98,12 +101,8 @@ impl Waiter<'_> {
                 return false;
             }
             WaitStrategy::SpinThenPark if idle.hint.is_none() && self.looks < LOOKS => {
-                if self.looks < PAUSES {
-                    for _ in 0..1 << (self.looks + 5) {
-                        std::hint::spin_loop();
-                    }
-                } else {
-                    std::thread::yield_now();
+                for _ in 0..1 << (self.looks + FIRST_LOOK) {
+                    std::hint::spin_loop();
                 }
                 self.looks += 1;
                 return false;
