@@ -28,6 +28,12 @@ mod composing {}
 #[doc = include_str!("../docs/guide/graph-files.md")]
 mod graph_files {}
 
+#[doc = include_str!("../docs/guide/running.md")]
+mod running {}
+
+#[doc = include_str!("../docs/guide/stopping-and-errors.md")]
+mod stopping_and_errors {}
+
 #[doc = include_str!("../docs/decisions/0001-side-tokens.md")]
 mod decision_0001 {}
 
