@@ -21,6 +21,9 @@
 //! prints how much a target is missed by, and the process ends with 0 all the same: a
 //! shared machine's mood should break no build.
 
+pub mod stages;
+pub mod usage;
+
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::exit;
@@ -342,6 +345,23 @@ impl<'b> Figure<'b> {
             .collect();
         let value = median(ours);
         self.add(name, value, &ratios);
+    }
+
+    /// Adds a figure that was measured elsewhere: one that takes so long that there are no
+    /// rounds.
+    pub fn measured(self, unit: &'static str, value: f64) {
+        self.add(unit, value, &[]);
+    }
+
+    /// As [`measured`](Self::measured), with the figures of a peer that took turns with it.
+    pub fn measured_with(
+        self,
+        unit: &'static str,
+        peer: &'static str,
+        ours: &[f64],
+        peers: &[f64],
+    ) {
+        self.add(unit, median(ours), &[(peer, median_ratio(ours, peers))]);
     }
 
     /// Adds the figure's row, and one for every peer after the first.
