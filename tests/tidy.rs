@@ -36,6 +36,7 @@ const MAY_HOLD_UNSAFE: &[Place<'_>] = &[
     Place::File("holoflow-core/src/memory/handle.rs"),
     Place::File("holoflow-core/src/storage/region.rs"),
     Place::File("holoflow-core/src/storage/bank.rs"),
+    Place::File("holoflow-core/src/storage/delay_ring.rs"),
     Place::File("holoflow-core/src/storage/ring.rs"),
     Place::File("holoflow-core/src/storage/side.rs"),
     Place::File("holoflow-core/src/storage/window.rs"),

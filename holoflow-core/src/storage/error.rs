@@ -75,6 +75,9 @@ pub enum Refusal {
     /// The region is not the one that the ring gave out.
     #[error("the region is not the window that this ring has out on this side")]
     ForeignWindow,
+    /// Others hold parts of a shared region that was handed out once.
+    #[error("others still hold parts of the region, which is shared: drop them first")]
+    StillShared,
     /// Device work on the region's bytes is outstanding where none may be.
     #[error("device work on the region is outstanding: complete the stream first")]
     InUse,

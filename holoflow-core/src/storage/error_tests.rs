@@ -43,6 +43,10 @@ fn each_refusal_says_what_was_offered_and_what_fits() {
             "the region is not the window that this ring has out on this side".to_owned(),
         ),
         (
+            Refusal::StillShared,
+            "others still hold parts of the region, which is shared: drop them first".to_owned(),
+        ),
+        (
             Refusal::InUse,
             "device work on the region is outstanding: complete the stream first".to_owned(),
         ),

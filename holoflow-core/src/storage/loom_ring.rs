@@ -1,4 +1,4 @@
-//! Loom models of the ring and the region slot: every interleaving of two or three threads.
+//! Loom models of the rings and the region slot: every interleaving of two or three threads.
 //!
 //! Loom does not see accesses to a window's bytes. So beside the ring there is one of loom's
 //! cells for each row, found by the window's address and accessed while the window is held.
@@ -7,13 +7,15 @@
 //! that order and loss show too: loom runs all threads of a model on one real thread.
 //!
 //! What the models cannot see: the counts of `Arc`, which are the real ones. So no model
-//! drops two pieces of one window on two threads.
+//! drops two pieces of one window on two threads. Nor the queues of the swap ring: a queue under
+//! a lock stands in for them (`sync.rs`).
 
 use loom::cell::UnsafeCell;
 use loom::thread;
 
 use super::{
-    ConsumerSide, ProducerSide, Region, RegionSlot, RingLayout, Sides, SlotRing, TaskBuffer,
+    ConsumerSide, DelayLayout, DelayReader, DelayRing, DelayedPair, Overflow, ProducerSide, Region,
+    RegionSlot, RingLayout, Sides, SlotRing, SwapRing, TaskBuffer,
 };
 use crate::memory::{Address, Memory};
 use crate::sync::Arc;
@@ -341,5 +343,243 @@ fn loom_a_third_thread_never_sees_more_rows_than_were_pushed() {
         node.push(&mut producer, &[1]);
         assert!(looked.join().unwrap() <= 1);
         popped.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_the_last_rows_are_taken_while_the_producer_acquires() {
+    model(|| {
+        let (node, mut producer, mut consumer) = node(4, 1, 2);
+        node.push(&mut producer, &[1]);
+        let pushing = Arc::clone(&node);
+        let pushed = thread::spawn(move || {
+            // All the others are free; they are not in the short window.
+            let mut window = pushing.acquire(&mut producer);
+            pushing.watch.write(&mut window, &[2]);
+            pushing.ring.commit(&mut producer, window).unwrap();
+            producer
+        });
+        let short = match node.ring.pop_short(&mut consumer).unwrap() {
+            Some((window, rows)) => {
+                assert_eq!((node.watch.read(&window), rows), (vec![1], 1));
+                node.ring.release(&mut consumer, window).unwrap();
+                true
+            }
+            // Two rows by now.
+            None => false,
+        };
+        let mut producer = pushed.join().unwrap();
+        let popped = node.ring.pop(&mut consumer).unwrap();
+        assert_eq!(popped.is_some(), !short);
+        drop(popped);
+        let lost = node.ring.realign(&mut producer, &mut consumer).unwrap();
+        assert_eq!(lost, usize::from(short));
+        node.push(&mut producer, &[3]);
+        assert_eq!(node.ring.filled(), if short { 1 } else { 3 });
+    });
+}
+
+/// A swap ring of one node, and what loom sees of its regions: two of them, or more.
+struct Swap {
+    ring: SwapRing<u8>,
+    cells: Vec<(Address, UnsafeCell<()>)>,
+}
+
+fn swap(capacity: usize, overflow: Overflow) -> (Arc<Swap>, ProducerSide, ConsumerSide) {
+    let regions: Vec<Region> = (0..capacity + SwapRing::<u8>::SPARES)
+        .map(|_| region(1))
+        .collect();
+    let cells = regions
+        .iter()
+        .map(|region| (region.address(), UnsafeCell::new(())))
+        .collect();
+    let sides = Sides::new();
+    let ring = SwapRing::new(&sides, overflow, regions).unwrap();
+    let (producer, consumer) = sides.into_parts();
+    (Arc::new(Swap { ring, cells }), producer, consumer)
+}
+
+impl Swap {
+    fn cell(&self, region: &Region) -> &UnsafeCell<()> {
+        let mut cells = self.cells.iter();
+        let found = cells.find(|(address, _)| *address == region.address());
+        &found.unwrap().1
+    }
+
+    /// The value of the frame dropped for it, if any.
+    fn push(&self, side: &mut ProducerSide, value: u8) -> Option<u8> {
+        let acquired = self.ring.acquire(side).unwrap();
+        let mut region = acquired.expect("the producer never waits");
+        self.cell(&region).with_mut(|_| ());
+        region.as_mut_bytes().unwrap()[0] = value;
+        self.ring.commit(side, region, value).unwrap()
+    }
+
+    fn take(&self, side: &mut ConsumerSide) -> Option<u8> {
+        let (region, value) = self.ring.pop(side).unwrap()?;
+        self.cell(&region).with(|_| ());
+        assert_eq!(region.as_bytes().unwrap(), [value]);
+        self.ring.release(side, region).unwrap();
+        Some(value)
+    }
+}
+
+fn no_frame_is_lost_unseen(overflow: Overflow) {
+    model(move || {
+        let (node, mut producer, mut consumer) = swap(1, overflow);
+        let pushing = Arc::clone(&node);
+        let pushed = thread::spawn(move || {
+            let values = 1..=3;
+            let dropped = values.filter_map(|value| pushing.push(&mut producer, value));
+            dropped.collect::<Vec<_>>()
+        });
+        let mut seen: Vec<u8> = (0..2).filter_map(|_| node.take(&mut consumer)).collect();
+        let dropped = pushed.join().unwrap();
+        seen.extend(node.take(&mut consumer));
+        assert!(seen.is_sorted(), "{seen:?}");
+        if overflow == Overflow::DropOldest {
+            assert_eq!(seen.last(), Some(&3));
+        }
+        let mut all = [seen, dropped].concat();
+        all.sort_unstable();
+        assert_eq!(all, [1, 2, 3]);
+    });
+}
+
+#[test]
+fn loom_a_swap_ring_drops_the_oldest_while_it_is_popped() {
+    no_frame_is_lost_unseen(Overflow::DropOldest);
+}
+
+#[test]
+fn loom_a_swap_ring_drops_the_newest_while_it_is_popped() {
+    no_frame_is_lost_unseen(Overflow::DropNewest);
+}
+
+#[test]
+fn loom_a_swap_rings_region_dropped_out_there_is_handed_out_again() {
+    model(|| {
+        let (node, mut producer, mut consumer) = swap(1, Overflow::DropOldest);
+        let pushing = Arc::clone(&node);
+        let pushed = thread::spawn(move || {
+            drop(pushing.ring.acquire(&mut producer).unwrap());
+            pushing.push(&mut producer, 1);
+            pushing.push(&mut producer, 2)
+        });
+        let first = node.ring.pop(&mut consumer).unwrap();
+        let again = first.map(|(region, value)| {
+            node.cell(&region).with(|_| ());
+            drop(region);
+            value
+        });
+        let dropped = pushed.join().unwrap();
+        let next = node.take(&mut consumer);
+        match again {
+            Some(value) => assert_eq!(next, Some(value), "it was popped"),
+            None => assert_eq!((next, dropped), (Some(2), Some(1))),
+        }
+    });
+}
+
+/// A delay ring of one node, and what loom sees of the rows.
+struct Twice {
+    ring: DelayRing,
+    watch: Watch,
+}
+
+fn twice(layout: DelayLayout) -> (Arc<Twice>, ProducerSide, ConsumerSide) {
+    let sides = Sides::new();
+    let rows = layout.bytes().unwrap();
+    let ring = DelayRing::new(&sides, layout, region(rows)).unwrap();
+    let watch = Watch::new(ring.address(), rows);
+    let (producer, consumer) = sides.into_parts();
+    (Arc::new(Twice { ring, watch }), producer, consumer)
+}
+
+impl Twice {
+    fn push(&self, side: &mut ProducerSide, value: u8) {
+        let mut window = until(|| self.ring.acquire(side).unwrap());
+        self.watch.write(&mut window, &[value]);
+        self.ring.commit(side, window).unwrap();
+    }
+
+    /// The values of the next pair; it stays out.
+    fn look(&self, side: &mut ConsumerSide) -> (u8, u8, DelayedPair) {
+        let pair = until(|| self.ring.pop(side).unwrap());
+        let current = self.watch.read(&pair.current)[0];
+        let delayed = self.watch.read(&pair.delayed)[0];
+        (current, delayed, pair)
+    }
+
+    fn release(&self, side: &mut ConsumerSide, pair: DelayedPair) {
+        let DelayedPair {
+            current, delayed, ..
+        } = pair;
+        self.ring
+            .release(side, DelayReader::Delayed, delayed)
+            .unwrap();
+        self.ring
+            .release(side, DelayReader::Current, current)
+            .unwrap();
+    }
+}
+
+/// The least ring with this delay: a row more than delay and push.
+fn least(delay: usize) -> DelayLayout {
+    DelayLayout {
+        row_bytes: 1,
+        rows: delay + 2,
+        push_rows: 1,
+        delay,
+    }
+}
+
+#[test]
+fn loom_a_row_is_read_again_before_it_is_overwritten() {
+    for delay in 0..=1 {
+        model(move || {
+            let (node, mut producer, mut consumer) = twice(least(delay));
+            let pushing = Arc::clone(&node);
+            let pushed = thread::spawn(move || {
+                for value in 1..=3 {
+                    pushing.push(&mut producer, value);
+                }
+            });
+            for value in 1..=3_u8 {
+                let before = value.saturating_sub(u8::try_from(delay).unwrap());
+                let (current, delayed, pair) = node.look(&mut consumer);
+                assert_eq!((current, delayed), (value, before));
+                node.release(&mut consumer, pair);
+            }
+            pushed.join().unwrap();
+        });
+    }
+}
+
+#[test]
+fn loom_a_reader_dropped_on_a_third_thread_reads_again() {
+    model(|| {
+        let (node, mut producer, mut consumer) = twice(least(0));
+        let pushing = Arc::clone(&node);
+        let pushed = thread::spawn(move || {
+            pushing.push(&mut producer, 1);
+            pushing.push(&mut producer, 2);
+        });
+        let (_, _, pair) = node.look(&mut consumer);
+        let (current, delayed) = (pair.current, pair.delayed);
+        node.ring
+            .release(&mut consumer, DelayReader::Delayed, delayed)
+            .unwrap();
+        let reading = Arc::clone(&node);
+        let dropped = thread::spawn(move || {
+            assert_eq!(reading.watch.read(&current), [1]);
+            drop(current);
+        });
+        // Not before the other thread has dropped it; and only then may the row be overwritten.
+        let pair = until(|| node.ring.pop(&mut consumer).ok().flatten());
+        assert_eq!(pair.number, 0);
+        node.release(&mut consumer, pair);
+        dropped.join().unwrap();
+        pushed.join().unwrap();
     });
 }

@@ -13,7 +13,9 @@
 //! - [`Sides`] are the two tokens of an async node: whoever holds a [`ProducerSide`] or
 //!   [`ConsumerSide`] mutably is the only one acting on that side. [`ProducerCell`] and
 //!   [`ConsumerCell`] hold state that belongs to one side.
-//! - [`SlotRing`] and [`RegionSlot`] pass regions from one side to the other.
+//! - [`SlotRing`] and [`RegionSlot`] pass regions from one side to the other. Of a
+//!   [`DelayRing`] each row is read twice, and a [`SwapRing`] drops what does not fit.
+//! - A [`LentRegion`] goes out and comes back on one side.
 //!
 //! What this layer does not know: tasks, hooks, and when a scheduler calls them. It is
 //! sound whatever order its safe interface is called in, from whatever threads; the
@@ -23,7 +25,8 @@
 //!
 //! - **ST1** No byte is in two live regions that may be written, nor in one that may be
 //!   written and one that is shared. Held by: regions are made by splitting others
-//!   (`region.rs`) or by a ring that owns the region its windows lie in (`ring.rs`).
+//!   (`region.rs`) or by a ring or place that owns the region its windows lie in (`ring.rs`,
+//!   `delay_ring.rs`, `window.rs`).
 //! - **ST2** A region's bytes outlive it. Held by: it owns a count on its allocation, or
 //!   on the region it was made from.
 //! - **ST3** Within one hook, no byte is reachable through `Inputs` and writable through
@@ -39,6 +42,8 @@ mod access;
 #[allow(unsafe_code, reason = "hands out slices of the cells of one section")]
 mod bank;
 mod cell;
+#[allow(unsafe_code, reason = "mints windows of a region for two threads")]
+mod delay_ring;
 mod error;
 #[cfg(test)]
 #[cfg(loom)]
@@ -58,6 +63,7 @@ pub use access::IOStorageAccess;
 pub(crate) use bank::{Alias, CellBank, SlotSpec, SlotTable, owned_storage, slot_view};
 pub use bank::{Inputs, Outputs};
 pub use cell::{Refused, Storage};
+pub use delay_ring::{DelayLayout, DelayReader, DelayRing, DelayedPair};
 pub use error::{ContractError, Refusal, Slot};
 pub use region::{Region, RegionError, SharedRegion, TaskBuffer};
 pub use ring::{RegionSlot, RingError, RingLayout, SlotRing, rows_for};

@@ -237,10 +237,10 @@ impl Region {
         let Body {
             ptr,
             len,
+            location,
             shared,
             ref ready,
             ref keep,
-            ..
         } = *self.body;
         let ready = ready.clone();
         let keep = if shared {
@@ -257,6 +257,7 @@ impl Region {
         SharedRegion {
             ptr,
             len,
+            location,
             ready,
             keep,
         }
@@ -341,14 +342,20 @@ impl Region {
         self.body.ptr
     }
 
-    /// A region of no bytes in `whole`, kept by `keep`, to be placed on windows of it.
-    pub(super) fn window(whole: &Self, ready: Option<ReadyAfter>, keep: Arc<Keep>) -> Self {
+    /// A region of no bytes in `whole`, kept by `keep`, to be placed on windows of it; a shared
+    /// one if they are only to be read.
+    pub(super) fn window(
+        whole: &Self,
+        shared: bool,
+        ready: Option<ReadyAfter>,
+        keep: Arc<Keep>,
+    ) -> Self {
         let Body { ptr, location, .. } = *whole.body;
         Body {
             ptr,
             len: 0,
             location,
-            shared: false,
+            shared,
             ready,
             keep,
         }
@@ -370,8 +377,9 @@ impl Region {
     ///
     /// # Safety
     ///
-    /// The region has no bytes now, the window lies in what its keeper keeps, and no other
-    /// region has any byte of it.
+    /// The region has no bytes now, the window lies in what its keeper keeps, and until the
+    /// keeper is gone no other region has any byte of it; if this one is shared, none that is
+    /// not.
     #[inline]
     pub(super) unsafe fn place(&mut self, ptr: NonNull<u8>, len: usize) {
         self.body.ptr = ptr;
@@ -385,11 +393,28 @@ impl Region {
         self.body.ready = None;
     }
 
-    /// Whether this is the region of `len` bytes at `ptr` that `keep` keeps.
+    /// Whether this is the region of `len` bytes at `ptr` that `keep` keeps, made as a window
+    /// that is shared, or not.
     #[inline]
-    pub(super) fn is_window(&self, ptr: NonNull<u8>, len: usize, keep: *const Keep) -> bool {
+    pub(super) fn is_window(
+        &self,
+        ptr: NonNull<u8>,
+        len: usize,
+        keep: *const Keep,
+        shared: bool,
+    ) -> bool {
         let body = &*self.body;
-        body.ptr == ptr && body.len == len && Arc::as_ptr(&body.keep) == keep && !body.shared
+        body.ptr == ptr
+            && body.len == len
+            && Arc::as_ptr(&body.keep) == keep
+            && body.shared == shared
+    }
+
+    /// Whether nothing else is kept by its keeper. If so, what others did with the bytes
+    /// happened before.
+    #[inline]
+    pub(super) fn is_sole(&mut self) -> bool {
+        Arc::get_mut(&mut self.body.keep).is_some()
     }
 }
 
@@ -455,10 +480,11 @@ pub struct SharedRegion {
     /// The range shared here: all that the keeper keeps, or a part.
     ptr: NonNull<u8>,
     len: usize,
+    location: MemLoc,
     /// The device work that must be done before the bytes are read. The keeper knows of it
     /// too, so it need not be left to it.
     ready: Option<ReadyAfter>,
-    /// Always a [`Keep::Shared`].
+    /// A [`Keep::Shared`], or a [`Keep::Window`] whose windows are only read.
     keep: Arc<Keep>,
 }
 
@@ -468,22 +494,13 @@ unsafe impl Send for SharedRegion {}
 unsafe impl Sync for SharedRegion {}
 
 impl SharedRegion {
-    fn inner(&self) -> &Region {
-        match &*self.keep {
-            Keep::Shared { region, .. } => region,
-            Keep::Allocation(_) | Keep::Window { .. } => {
-                unreachable!("a shared region is only made with `Keep::Shared`")
-            }
-        }
-    }
-
     /// A read-only region of the same bytes, for a cell that nobody writes.
     #[must_use]
     pub fn to_region(&self) -> Region {
         Body {
             ptr: self.ptr,
             len: self.len,
-            location: self.inner().location(),
+            location: self.location,
             shared: true,
             ready: self.ready.clone(),
             keep: Arc::clone(&self.keep),
@@ -495,11 +512,16 @@ impl SharedRegion {
     /// comes that part.
     ///
     /// # Errors
-    /// Gives the shared region back if others hold it too.
+    /// Gives the shared region back if others hold it too, or if it was never to be written: it
+    /// comes from a ring whose windows are only read.
     pub fn try_into_unique(self) -> Result<Region, Self> {
+        if matches!(*self.keep, Keep::Window { .. }) {
+            return Err(self);
+        }
         let Self {
             ptr,
             len,
+            location,
             ready,
             keep,
         } = self;
@@ -514,6 +536,7 @@ impl SharedRegion {
             Err(keep) => Err(Self {
                 ptr,
                 len,
+                location,
                 ready,
                 keep,
             }),
@@ -535,7 +558,7 @@ impl Keep {
                 unsafe { ptr::read(region) }
             }
             Self::Allocation(_) | Self::Window { .. } => {
-                unreachable!("a shared region is only made with `Keep::Shared`")
+                unreachable!("only a region with `Keep::Shared` is taken out of sharing")
             }
         }
     }

@@ -127,6 +127,14 @@ pub enum RingError {
         /// That field's value.
         unit: usize,
     },
+    /// There are too few rows for a delay.
+    #[error("rows is {rows}, more than delay and push_rows together are needed, {needed}")]
+    DelayTooLong {
+        /// Rows of the ring.
+        rows: usize,
+        /// Rows that the delay and a push take up.
+        needed: usize,
+    },
     /// The region is too short, or the size overflows.
     #[error("the ring needs {} bytes, the region has {found}", needed_text(.needed))]
     TooSmall {
@@ -434,7 +442,8 @@ impl SlotRing {
     ///
     /// # Errors
     /// [`ContractError::ForeignSide`] for a token of another node,
-    /// [`ContractError::WindowOut`] if a window is out.
+    /// [`ContractError::WindowOut`] if a window is out, or was dropped with device work
+    /// outstanding.
     pub fn realign(
         &self,
         producer: &mut ProducerSide,
@@ -445,9 +454,10 @@ impl SlotRing {
         if !back.uneven {
             return Ok(0);
         }
-        // Cursors may jump only while no window lies at them.
-        front.window.reclaim(&self.whole)?;
-        back.window.reclaim(&self.whole)?;
+        // Cursors may jump only while no window lies at them, nor device work.
+        if !front.window.is_done(&self.whole) || !back.window.is_done(&self.whole) {
+            return Err(ContractError::WindowOut);
+        }
         let dropped = front.count.wrapping_sub(back.count);
         front.cursor = 0;
         back.cursor = 0;
@@ -484,9 +494,9 @@ impl SlotRing {
         if !same_windows
             || filled > rows
             || front.count != back.count
-            || front.window.reclaim(&self.whole).is_err()
-            || back.window.reclaim(&self.whole).is_err()
-            || old.window.reclaim(&from.whole).is_err()
+            || !front.window.is_done(&self.whole)
+            || !back.window.is_done(&self.whole)
+            || !old.window.is_done(&from.whole)
             || (old.uneven && filled > 0)
         {
             return Ok(false);

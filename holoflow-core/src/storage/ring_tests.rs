@@ -650,6 +650,44 @@ fn rg1_the_rows_after_a_short_window_are_the_producers() {
 }
 
 #[test]
+fn rg3_no_cursor_moves_over_work_that_a_dropped_window_left() {
+    for push in [true, false] {
+        let mut node = Node::new(queue(4, 1, 2, 2));
+        assert!(node.push(&[1]));
+        let (short, _) = node.ring.pop_short(node.sides.split().1).unwrap().unwrap();
+        node.release(short).unwrap();
+        let stream = busy_stream();
+        if push {
+            let mut window = node.acquire().unwrap().unwrap();
+            window.not_before(stream.record().unwrap());
+        } else {
+            // Nothing can be popped any more: only what was out can be left behind.
+            drop(node.acquire());
+        }
+        let (producer, consumer) = node.sides.split();
+        let aligned = node.ring.realign(producer, consumer);
+        assert_eq!(aligned.is_err(), push);
+        stream.synchronize().unwrap();
+        let (producer, consumer) = node.sides.split();
+        assert_eq!(node.ring.realign(producer, consumer), Ok(0));
+    }
+    let (mut old, mut new) = (Node::new(queue(4, 1, 2, 2)), Node::new(queue(8, 1, 2, 2)));
+    assert!(old.push(&[1]) && old.push(&[2]));
+    let stream = busy_stream();
+    let mut window = old.pop().unwrap().unwrap();
+    window.not_before(stream.record().unwrap());
+    drop(window);
+    let mut refill = |old: &mut Node| {
+        new.ring
+            .refill(&mut old.ring, |_, _| Ok::<_, Refused>(()))
+            .unwrap()
+    };
+    assert!(!refill(&mut old));
+    stream.synchronize().unwrap();
+    assert!(refill(&mut old));
+}
+
+#[test]
 fn rg3_a_short_window_dropped_is_a_whole_one_once_more_rows_are_there() {
     let mut node = Node::new(queue(4, 1, 2, 4));
     for row in 0..3 {

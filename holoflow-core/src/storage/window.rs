@@ -55,6 +55,8 @@ pub(super) struct Window {
     /// Address of its keeper, to know the window again.
     pub(super) keeper: *const Keep,
     pub(super) fate: Arc<WindowFate>,
+    /// Whether it is only to be read.
+    shared: bool,
 }
 
 // SAFETY: `keeper` is compared and never dereferenced; the rest is `Send`.
@@ -62,23 +64,36 @@ unsafe impl Send for Window {}
 
 impl Window {
     pub(super) fn new(whole: &Arc<Region>) -> Self {
+        Self::of_kind(whole, false)
+    }
+
+    /// A window that is only to be read, so that others may show the same bytes.
+    pub(super) fn read_only(whole: &Arc<Region>) -> Self {
+        Self::of_kind(whole, true)
+    }
+
+    fn of_kind(whole: &Arc<Region>, shared: bool) -> Self {
         let fate = WindowFate::new(whole);
-        let (rest, keeper) = Self::make(whole, &fate);
+        let (rest, keeper) = Self::make(whole, shared, &fate);
         Self {
             rest: Some(rest),
             keeper,
             fate,
+            shared,
         }
     }
 
     /// A window without bytes, and the address of its keeper. It carries the device work
     /// that its predecessor left outstanding, which was on the same bytes.
-    fn make(whole: &Arc<Region>, fate: &Arc<WindowFate>) -> (Region, *const Keep) {
+    fn make(whole: &Arc<Region>, shared: bool, fate: &Arc<WindowFate>) -> (Region, *const Keep) {
         let keep = Arc::new(Keep::Window {
             fate: Arc::clone(fate),
         });
         let keeper = Arc::as_ptr(&keep);
-        (Region::window(whole, fate.take_pending(), keep), keeper)
+        (
+            Region::window(whole, shared, fate.take_pending(), keep),
+            keeper,
+        )
     }
 
     /// Whether a window can be handed out: none is out, or it was dropped out there.
@@ -91,6 +106,12 @@ impl Window {
         }
     }
 
+    /// Whether the window is in, or dropped, and no device work is outstanding on the bytes that
+    /// it had last: only then may it go elsewhere without being handed out once more.
+    pub(super) fn is_done(&mut self, whole: &Arc<Region>) -> bool {
+        self.reclaim(whole).is_ok() && self.rest.as_ref().is_some_and(Region::is_idle)
+    }
+
     /// Makes a new window if the one that is out was dropped there.
     #[cold]
     #[inline(never)]
@@ -98,7 +119,7 @@ impl Window {
         if !self.fate.take_dropped() {
             return false;
         }
-        let (rest, keeper) = Self::make(whole, &self.fate);
+        let (rest, keeper) = Self::make(whole, self.shared, &self.fate);
         self.rest = Some(rest);
         self.keeper = keeper;
         true
@@ -109,8 +130,8 @@ impl Window {
     ///
     /// # Safety
     ///
-    /// The range lies in `whole`, and no region but those of this window, all dropped,
-    /// has any byte of it.
+    /// The range lies in `whole`. Until the window is in again, no region that is not of this
+    /// window has any byte of it; if the window is only to be read, none that may be written.
     #[inline]
     pub(super) unsafe fn hand_out(
         &mut self,
@@ -121,8 +142,8 @@ impl Window {
         let mut window = self.rest.take()?;
         // SAFETY: the range lies in `whole`, as the caller promises.
         let ptr = unsafe { whole.ptr().add(offset) };
-        // SAFETY: a window that was in has no bytes. Its keeper keeps `whole`, and no other
-        // region has the bytes, as the caller promises.
+        // SAFETY: a window that was in has no bytes, nor has any region that its keeper keeps.
+        // The keeper keeps `whole`, and the caller promises the rest.
         unsafe { window.place(ptr, len) };
         Some(window)
     }
@@ -135,11 +156,24 @@ impl Window {
         len: usize,
         mut region: Region,
     ) -> Result<(), Refused> {
-        if self.rest.is_some() || !region.is_window(ptr, len, self.keeper) {
+        if self.rest.is_some() || !region.is_window(ptr, len, self.keeper, self.shared) {
             return Err(Refused {
                 region,
                 refusal: Refusal::ForeignWindow,
             });
+        }
+        // Of a region that is not shared, whole is all there is.
+        if self.shared {
+            if !region.is_sole() {
+                return Err(Refused {
+                    region,
+                    refusal: Refusal::StillShared,
+                });
+            }
+            // What others left outstanding on the same bytes.
+            if let Some(token) = self.fate.take_pending() {
+                region.not_before(token);
+            }
         }
         if !region.is_idle() {
             return Err(Refused {
