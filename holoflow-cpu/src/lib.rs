@@ -12,8 +12,9 @@ mod tasks;
 
 pub use tasks::{
     AtEnd, BatchQueueFactory, BatchQueueSettings, ChecksumFactory, ChecksumSettings, CopyFactory,
-    CounterFactory, CounterSettings, NullSinkFactory, OwnedRateLimiterFactory, QueueOverflow,
-    RateLimiterFactory, RateLimiterSettings,
+    CounterFactory, CounterSettings, DualReaderBatchQueueFactory, DualReaderBatchQueueSettings,
+    NullSinkFactory, OwnedRateLimiterFactory, QueueOverflow, RateLimiterFactory,
+    RateLimiterSettings,
 };
 
 /// Registers every task of this crate under its kind.
@@ -34,6 +35,7 @@ pub fn register_all(registry: &mut Registry) -> Result<(), RegistryError> {
     registry.register_sync("Checksum", ChecksumFactory)?;
     registry.register_sync("Copy", CopyFactory)?;
     registry.register_sync("Counter", CounterFactory)?;
+    registry.register_async("DualReaderBatchQueue", DualReaderBatchQueueFactory)?;
     registry.register_sync("NullSink", NullSinkFactory)?;
     registry.register_async("OwnedRateLimiter", OwnedRateLimiterFactory)?;
     registry.register_async("RateLimiter", RateLimiterFactory)?;

@@ -4,6 +4,7 @@ mod batch_queue;
 mod checksum;
 mod copy;
 mod counter;
+mod dual_reader_batch_queue;
 mod no_settings;
 mod null_sink;
 mod owned_rate_limiter;
@@ -13,6 +14,7 @@ pub use batch_queue::{AtEnd, BatchQueueFactory, BatchQueueSettings, QueueOverflo
 pub use checksum::{ChecksumFactory, ChecksumSettings};
 pub use copy::CopyFactory;
 pub use counter::{CounterFactory, CounterSettings};
+pub use dual_reader_batch_queue::{DualReaderBatchQueueFactory, DualReaderBatchQueueSettings};
 pub use null_sink::NullSinkFactory;
 pub use owned_rate_limiter::OwnedRateLimiterFactory;
 pub use rate_limiter::{RateLimiterFactory, RateLimiterSettings};
