@@ -34,6 +34,12 @@ mod running {}
 #[doc = include_str!("../docs/guide/stopping-and-errors.md")]
 mod stopping_and_errors {}
 
+#[doc = include_str!("../docs/guide/timing-and-waiting.md")]
+mod timing_and_waiting {}
+
+#[doc = include_str!("../docs/guide/testing-without-a-gpu.md")]
+mod testing_without_a_gpu {}
+
 #[doc = include_str!("../docs/decisions/0001-side-tokens.md")]
 mod decision_0001 {}
 
