@@ -1,5 +1,5 @@
 //! The heart of Holoflow: what a tensor is, who may touch which bytes when, what a task is,
-//! and how tasks are composed.
+//! and how tasks are composed and run.
 //!
 //! This crate knows no GPU interface and does no input or output. Its modules form
 //! layers; each uses only those named before it:
@@ -15,7 +15,7 @@
 //! 9. [`compiler`]: from a description to where every byte lives;
 //! 10. [`scheduler`]: runs a compiled graph;
 //! 11. [`pipeline`]: what an application holds;
-//! 12. `testkit` (feature `testkit`): one task, no scheduler, no threads.
+//! 12. `testkit` (feature `testkit`): one task without a scheduler, a pipeline step by step.
 
 pub mod clock;
 pub mod compiler;
