@@ -34,6 +34,8 @@ mod file;
 mod live;
 mod plan;
 mod run;
+#[cfg(test)]
+mod run_tests;
 mod schema;
 mod settings;
 mod tasks;

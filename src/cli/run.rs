@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use holoflow_core::compiler::Plan;
 use holoflow_core::pipeline::{Control, Pipeline};
 use holoflow_core::registry::Registry;
-use holoflow_core::scheduler::{Outcome, Report, RunError, RunOptions, StartError};
+use holoflow_core::scheduler::{Outcome, Report, RunError, RunOptions, StartError, Watchdog};
 
 use super::assign::{AssignError, RootOption, Setting, assign, option, setting};
 use super::file::File;
@@ -180,6 +180,7 @@ impl Run {
         let mut end = self
             .duration
             .and_then(|duration| Instant::now().checked_add(duration));
+        let warns = pipeline.options().watchdog == Watchdog::Warn;
         let mut heard = 0;
         let mut stall = None;
         let ended = loop {
@@ -198,7 +199,8 @@ impl Run {
                     said.push(("info", text));
                 }
             }
-            let found = control.stall();
+            // Where the watchdog stops the run, the run's error says it.
+            let found = control.stall().filter(|_| warns);
             if found != stall {
                 said.extend(found.iter().map(|found| ("warning", found.to_string())));
                 stall = found;
