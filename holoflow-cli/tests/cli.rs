@@ -301,6 +301,107 @@ fn an_unknown_kind_is_an_error_with_a_near_match() {
     );
 }
 
+/// 1000 numbers through a queue into a sum.
+fn numbers() -> Value {
+    json!({
+        "nodes": {
+            "numbers": { "type": "Counter",
+                "params": { "count": 1000, "shape": [4], "dtype": "U16" } },
+            "queue": { "type": "BatchQueue",
+                "params": { "target_capacity": 64, "output_size": 4, "output_stride": 4 } },
+            "copy": { "type": "Copy" },
+            "sum": { "type": "Checksum" },
+            "none": { "type": "NullSink" },
+        },
+        "edges": [
+            { "from": "numbers", "to": "queue", "out": 0, "in": 0 },
+            { "from": "queue", "to": "copy", "out": 0, "in": 0 },
+            { "from": "copy", "to": "sum", "out": 0, "in": 0 },
+            { "from": "queue", "to": "none", "out": 0, "in": 0 },
+        ],
+    })
+}
+
+#[test]
+fn a_graph_is_run_and_reported() {
+    let graph = numbers().to_string();
+    let (status, output, errors) = holoflow(&["run", "-"], &graph);
+    assert_eq!((status, &*errors), (Some(0), ""));
+    assert!(output.starts_with("completed after "), "{output}");
+    assert!(output.contains("checksum: \"9c875736\"\n"), "{output}");
+
+    let arguments = [
+        "run",
+        "-",
+        "--report=json",
+        "--set=numbers.count=null",
+        "--frames=10",
+    ];
+    let (status, output, errors) = holoflow(&arguments, &graph);
+    assert_eq!((status, &*errors), (Some(0), ""));
+    let report: Value = serde_json::from_str(&output).unwrap();
+    let nodes = report["nodes"].as_array().unwrap();
+    let sum = nodes.iter().find(|node| node["name"] == "sum").unwrap();
+    assert_eq!(sum["kind"], "Checksum");
+    assert_eq!(sum["results"]["frames"], 10);
+    assert_eq!(report["outcome"], "completed");
+}
+
+#[test]
+fn the_status_says_how_a_run_ended() {
+    let graph = numbers().to_string();
+    let discard = [
+        "--set=numbers.shape=[1]",
+        "--set=numbers.count=3",
+        "--set=queue.output_size=2",
+        "--set=queue.output_stride=2",
+        "--set=queue.at_end=discard",
+    ];
+    for (arguments, expected, begins, message) in [
+        (
+            &["--set=numbers.count=null", "--duration=0"][..],
+            0,
+            "finished after ",
+            "",
+        ),
+        (
+            &["--set=qeue.output_size=1"],
+            1,
+            "",
+            "<stdin>: error: --set qeue.output_size: found `qeue`, expected the name of a node: \
+             did you mean `queue`?\n",
+        ),
+        (
+            &["--set=sum.expect=x"],
+            1,
+            "",
+            "<stdin>: error: nodes.sum: setting `expect`: found \"x\", expected eight hexadecimal \
+             digits",
+        ),
+        (
+            &["--set=sum.expect=\"00000000\""],
+            2,
+            "completed after ",
+            "<stdin>: error: node `sum`, run_ended: the task failed: the checksum of 1000 frames: \
+             found 9c875736, expected 00000000 ",
+        ),
+        (
+            &discard,
+            3,
+            "completed after ",
+            "<stdin>: warning: node `queue`: 1 dropped, 0 failed\n",
+        ),
+    ] {
+        let arguments = [&["run", "-"], arguments].concat();
+        let (status, output, errors) = holoflow(&arguments, &graph);
+        assert_eq!(status, Some(expected), "{errors}");
+        assert!(output.starts_with(begins), "{output}");
+        assert!(errors.starts_with(message), "{errors}");
+        let silent = (begins.is_empty(), message.is_empty());
+        assert_eq!((output.is_empty(), errors.is_empty()), silent);
+    }
+}
+
 #[test]
 fn arguments_that_make_no_sense_have_status_2() {
     for (arguments, expected) in [
@@ -328,7 +429,7 @@ fn arguments_that_make_no_sense_have_status_2() {
 fn every_subcommand_has_help() {
     let (status, output, errors) = holoflow(&[], "");
     assert_eq!((status, &*errors), (Some(0), ""));
-    for name in ["check", "plan", "dot", "tasks", "schema"] {
+    for name in ["check", "plan", "dot", "run", "tasks", "schema"] {
         assert!(output.contains(&format!("\n  {name} ")), "{output}");
         let (status, output, errors) = holoflow(&[name, "--help"], "");
         assert_eq!((status, &*errors), (Some(0), ""));
