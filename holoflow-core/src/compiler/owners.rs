@@ -7,8 +7,8 @@
 //!    copy, since what goes out must outlive the iteration.
 //! 2. A version is read by something that cannot come before its end: an async node or a
 //!    graph output (both read when the section's nodes are done), another node that ends it,
-//!    another input of the same node, or a node that needs the result of the one that ends
-//!    it. The end gets a copy; of several ends, the first by order of the edges needs none
+//!    another input of the same node, a node that needs the result of the one that ends it, or
+//!    the task that publishes it read-only. The end gets a copy; of several ends, the first by order of the edges needs none
 //!    for the sake of the others.
 //! 3. A storage has two owners: a slot whose task publishes it, or the application for a
 //!    graph input. The first owner keeps it, by order of the edges; others get a copy. So
@@ -199,6 +199,18 @@ impl<'a> LateReaders<'a> {
         let first = found.tensors[*version.tensors.first()?];
         if matches!(found.owner(first), Owner::Input(_)) {
             return Some("the application, whose memory it is,".to_owned());
+        }
+        let shares = |tensor: &&usize| match found.tensors[**tensor] {
+            Source::Node { node, output } => ir.inferred(node).read_only_outputs[output],
+            Source::Input(_) => false,
+        };
+        if let Some(Source::Node { node, .. }) = version
+            .tensors
+            .iter()
+            .find(shares)
+            .map(|tensor| found.tensors[*tensor])
+        {
+            return Some(format!("`{}`", ir.nodes[node].name));
         }
         // Of what somebody publishes, owners and graph outputs get copies.
         let published = found.is_published(first);

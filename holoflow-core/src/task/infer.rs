@@ -90,6 +90,9 @@ pub struct InferResult {
     pub owned_inputs: Vec<bool>,
     /// For each output, whether the task publishes its storage.
     pub owned_outputs: Vec<bool>,
+    /// For each output, whether the regions that the task publishes are shared, so that nobody may
+    /// write them: who wants to gets a copy. Only an owned output can be read-only.
+    pub read_only_outputs: Vec<bool>,
     /// Whether the task is sync or async.
     pub kind: TaskKind,
     /// Whether the task itself orders its reads behind the producer's stream. If not, the
@@ -132,6 +135,7 @@ impl InferResult {
         Self {
             owned_inputs: vec![false; input_descs.len()],
             owned_outputs: vec![false; output_descs.len()],
+            read_only_outputs: vec![false; output_descs.len()],
             input_descs,
             output_descs,
             in_place: Vec::new(),
@@ -154,6 +158,19 @@ impl InferResult {
     #[must_use]
     pub fn owning_outputs(mut self) -> Self {
         self.owned_outputs.fill(true);
+        self
+    }
+
+    /// Marks these outputs as owned and read-only.
+    #[must_use]
+    pub fn sharing_outputs(mut self, outputs: impl IntoIterator<Item = usize>) -> Self {
+        for output in outputs {
+            for flags in [&mut self.owned_outputs, &mut self.read_only_outputs] {
+                if let Some(flag) = flags.get_mut(output) {
+                    *flag = true;
+                }
+            }
+        }
         self
     }
 
@@ -222,6 +239,11 @@ impl InferResult {
                 self.owned_outputs.len(),
                 self.output_descs.len(),
             ),
+            (
+                "read_only_outputs",
+                self.read_only_outputs.len(),
+                self.output_descs.len(),
+            ),
         ] {
             if found != expected {
                 return Err(InferError::FlagCount {
@@ -230,6 +252,12 @@ impl InferResult {
                     expected,
                 });
             }
+        }
+        let mut outputs = self.read_only_outputs.iter().zip(&self.owned_outputs);
+        if let Some(output) = outputs.position(|(read_only, owned)| *read_only && !*owned) {
+            return Err(InferError::ReadOnlyNotOwned {
+                output: Slot::Output(output),
+            });
         }
         if self.kind == TaskKind::Async {
             if let Some(pair) = self.in_place.first() {
@@ -371,6 +399,12 @@ pub enum InferError {
         slot: Slot,
         /// Slots of that direction.
         count: usize,
+    },
+    /// An output is read-only, but its storage is the compiler's.
+    #[error("{output} is read-only and not owned: only what the task publishes can be shared")]
+    ReadOnlyNotOwned {
+        /// The output.
+        output: Slot,
     },
     /// An output is in place with two inputs.
     #[error("{output} shares storage with more than one input")]

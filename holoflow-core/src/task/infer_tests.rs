@@ -129,6 +129,24 @@ fn storage_is_shared_once_and_not_owned() {
 }
 
 #[test]
+fn only_an_owned_output_is_read_only() {
+    let mut result = sync(1, 2).sharing_outputs([1]);
+    assert_eq!(result.owned_outputs, [false, true]);
+    assert_eq!(result.read_only_outputs, [false, true]);
+    assert!(result.check(1).is_ok());
+    result.owned_outputs[1] = false;
+    assert_eq!(
+        message(&result, 1),
+        "output 1 is read-only and not owned: only what the task publishes can be shared"
+    );
+    result.read_only_outputs.clear();
+    assert_eq!(
+        message(&result, 1),
+        "`read_only_outputs` has 0 flags, expected 2: one for each descriptor"
+    );
+}
+
+#[test]
 fn a_view_lies_within_the_input_and_an_overwrite_has_its_bytes() {
     let in_place = |output: TDesc| InferResult::sync([part(4, 2)], [output]);
     for (output, view, overwrite) in [

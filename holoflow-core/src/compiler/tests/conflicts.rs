@@ -107,6 +107,33 @@ fn a_graph_input_is_not_overwritten() {
 }
 
 #[test]
+fn what_its_task_only_shares_is_not_overwritten() {
+    let text = "a = A[shares=0 out=2]
+         over = S[over=0:0] a
+         other = S[over=0:0] a.1";
+    assert_eq!(
+        plan(text).copied(),
+        ["copy for over[0]: `over` overwrites it, and `a` still reads it"],
+        "output 1 is not shared"
+    );
+    assert_eq!(
+        errors_without_copies(text),
+        "nodes.over: it overwrites input 0, which `a` still reads: allow a copy with \
+         `on_ownership_conflict`: `copy`, or put a copying node between"
+    );
+    // Nor through a view of it, nor by one that comes before another.
+    let text = "a = A[shares=0]
+         v = S[view=0:0] a
+         over = S[over=0:0] v
+         again = S[over=0:0] a
+         eat = S[own_in=0] a";
+    assert_eq!(plan(text).copied().len(), 3);
+    // After the copy it is anybody's.
+    let text = "a = A[shares=0]\n over = S[over=0:0] a\n then = S[over=0:0] over";
+    assert_eq!(plan(text).copied().len(), 1);
+}
+
+#[test]
 fn of_two_overwriters_the_second_has_a_copy() {
     let text = "a = S\n x = S[over=0:0] a\n y = S[over=0:0] a\n z = S a";
     let plan = plan(text);

@@ -18,7 +18,7 @@
 //! - `in=LAYOUT|LAYOUT`: the layouts wanted, otherwise those found;
 //! - `out=2` or `out=LAYOUT|LAYOUT`: the outputs; otherwise one, like the first input;
 //! - `over=0:1`, `view=0:1`: output 1 overwrites, or is a view of, input 0;
-//! - `own_in=0,1`, `own_out=0`: owned slots;
+//! - `own_in=0,1`, `own_out=0`: owned slots; `shares=0`: owned outputs that are read-only;
 //! - `flow=1/0/4`: frames for each output, held back, capacity;
 //! - `skip`, `fail=word`, `panic=word`, `flags` (one flag of owned inputs is missing).
 //!
@@ -127,6 +127,7 @@ impl Told {
         for slot in numbers(words.get("own_out").copied()) {
             result.owned_outputs[slot] = true;
         }
+        result = result.sharing_outputs(numbers(words.get("shares").copied()));
         if let Some(flow) = words.get("flow") {
             let [frames_per_output, held_back, capacity] =
                 <[usize; 3]>::try_from(flow.split('/').map(number).collect::<Vec<_>>())
