@@ -132,6 +132,7 @@ fn dr_01_outputs_are_two_rows_and_a_byte() {
     assert_eq!(task.infer().output_descs, [row.clone(), row, frame(1)]);
     assert_eq!(task.infer().owned_inputs, [true]);
     assert_eq!(task.infer().owned_outputs, [true, true, false]);
+    assert_eq!(task.infer().read_only_outputs, [true, true, false]);
 }
 
 #[test]

@@ -236,8 +236,9 @@ impl IAsyncTaskFactory for DualReaderBatchQueueFactory {
         let plan = Plan::new(request)?;
         let flow = plan.flow();
         let outputs = [plan.row.clone(), plan.row, TDesc::host::<u8>([1])?];
-        let mut result = InferResult::asynchronous([plan.frame], outputs).owning_inputs();
-        result.owned_outputs = vec![true, true, false];
+        let mut result = InferResult::asynchronous([plan.frame], outputs)
+            .owning_inputs()
+            .sharing_outputs([0, 1]);
         result.flow = flow;
         Ok(result)
     }
