@@ -152,7 +152,7 @@ impl Pipeline {
     /// Sets how it is run, from the next start on. Handles made before are of no use then.
     #[must_use]
     pub fn with_options(mut self, options: RunOptions) -> Self {
-        self.kept = Kept::new(self.graph.plan(), &options);
+        self.kept.renew_events(self.graph.plan(), &options);
         self.state = Arc::new(State::new(&self.kept));
         self.options = options;
         self
@@ -164,7 +164,8 @@ impl Pipeline {
         &self.options
     }
 
-    /// How it is run, to be changed; it counts from the next start on.
+    /// How it is run, to be changed; it counts from the next start on, but for the size of the
+    /// mailbox, which [`with_options`](Self::with_options) sets.
     pub fn options_mut(&mut self) -> &mut RunOptions {
         &mut self.options
     }
@@ -184,10 +185,20 @@ impl Pipeline {
         if self.running.is_some() {
             return Err(StartError::AlreadyRunning);
         }
-        let running = start(&mut self.graph, &self.kept, &self.options)?;
-        *self.state.run.lock() = Some(Arc::clone(&running.run));
-        *self.state.last.lock() = LastMetrics::default();
-        self.state.is_running.store(true, Ordering::Release);
+        let state = &self.state;
+        // Before the first hook, so that a task can stop the run through a handle.
+        let begins = |run: &Arc<Run>| {
+            *state.run.lock() = Some(Arc::clone(run));
+            *state.last.lock() = LastMetrics::default();
+            state.is_running.store(true, Ordering::Release);
+        };
+        let running = match start(&mut self.graph, &self.kept, &self.options, begins) {
+            Ok(running) => running,
+            Err(error) => {
+                state.is_running.store(false, Ordering::Release);
+                return Err(error);
+            }
+        };
         self.running = Some(running);
         Ok(())
     }

@@ -6,14 +6,13 @@
 //!
 //! What it does not know: the task, and who runs the sides.
 //!
-//! Ordering: `accepted` is written by the producer section only, `taken` by the consumer
-//! section only. The flags are stored with release after the side's last hook and loaded with
+//! Ordering: each count is written by one section only. The flags are stored with release after the side's last hook and loaded with
 //! acquire, so that the counts read after a flag that is set are final. The metadata ring has
 //! an ordering of its own, since the task's may be any.
 
 use super::meta_ring::MetaRing;
 use crate::sync::CachePadded;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crate::task::Flow;
 
 /// Most slots of a metadata ring: a task that claims to hold more gets no metadata from the
@@ -23,15 +22,33 @@ const META_LIMIT: usize = 1 << 16;
 #[derive(Debug)]
 pub(crate) struct Link {
     flow: Option<Flow>,
-    /// Frames pushed.
-    accepted: CachePadded<AtomicU64>,
-    /// Frames popped, in frames that came out.
-    taken: CachePadded<AtomicU64>,
-    /// Frames that the task dropped, or that failed inside of it, in frames that went in.
-    lost: CachePadded<AtomicU64>,
+    /// Written by the producer section.
+    pushed: CachePadded<Pushed>,
+    /// Written by the consumer section.
+    popped: CachePadded<Popped>,
     producer_done: AtomicBool,
     consumer_done: AtomicBool,
+    /// No push follows, though the producer section may go on.
+    pushes_ended: AtomicBool,
+    /// What is inside is no longer in flight.
+    settled: AtomicBool,
     pub(super) meta: Option<MetaRing>,
+}
+
+#[derive(Debug, Default)]
+struct Pushed {
+    /// Frames pushed.
+    accepted: AtomicU64,
+    /// Number of the next frame to go in: those pushed, without those dropped as they came.
+    tail: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Popped {
+    /// Frames popped, in frames that came out.
+    taken: AtomicU64,
+    /// Number of the next frame to come out, in frames that went in.
+    head: AtomicU64,
 }
 
 impl Link {
@@ -40,11 +57,12 @@ impl Link {
         let slots = slots.filter(|slots| *slots <= META_LIMIT);
         Self {
             flow,
-            accepted: CachePadded::new(AtomicU64::new(0)),
-            taken: CachePadded::new(AtomicU64::new(0)),
-            lost: CachePadded::new(AtomicU64::new(0)),
+            pushed: CachePadded::default(),
+            popped: CachePadded::default(),
             producer_done: AtomicBool::new(false),
             consumer_done: AtomicBool::new(false),
+            pushes_ended: AtomicBool::new(false),
+            settled: AtomicBool::new(false),
             meta: slots.map(MetaRing::new),
         }
     }
@@ -53,6 +71,10 @@ impl Link {
     pub(super) fn open(&self, producer: bool, consumer: bool) {
         self.producer_done.store(!producer, Ordering::Release);
         self.consumer_done.store(!consumer, Ordering::Release);
+        self.pushes_ended.store(!producer, Ordering::Release);
+        // Only what has two sides has frames in flight inside.
+        self.settled
+            .store(!producer || !consumer, Ordering::Release);
     }
 
     pub(super) fn flow(&self) -> Option<Flow> {
@@ -65,40 +87,62 @@ impl Link {
     }
 
     pub(super) fn accepted(&self) -> u64 {
-        self.accepted.load(Ordering::Relaxed)
+        self.pushed.accepted.load(Ordering::Relaxed)
     }
 
     pub(super) fn taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
+        self.popped.taken.load(Ordering::Relaxed)
     }
 
-    pub(super) fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
+    /// Number of the next frame to go in.
+    #[inline]
+    pub(super) fn tail(&self) -> u64 {
+        self.pushed.tail.load(Ordering::Relaxed)
+    }
+
+    /// Number of the next frame to come out, in frames that went in.
+    #[inline]
+    pub(super) fn head(&self) -> u64 {
+        self.popped.head.load(Ordering::Relaxed)
     }
 
     /// One frame more was pushed. By the producer section.
     #[inline]
     pub(super) fn accept(&self) {
-        self.accepted.store(self.accepted() + 1, Ordering::Relaxed);
+        let Pushed { accepted, tail } = &*self.pushed;
+        accepted.store(self.accepted() + 1, Ordering::Relaxed);
+        tail.store(self.tail() + 1, Ordering::Relaxed);
     }
 
-    /// One frame more was popped. By the consumer section.
+    /// Frames were dropped as they came. By the producer section.
+    pub(super) fn drop_newest(&self, count: u64) {
+        let tail = self.tail().saturating_sub(count);
+        self.pushed.tail.store(tail, Ordering::Relaxed);
+    }
+
+    /// One frame more was popped; `last` if no push follows, so that it may be made of fewer
+    /// than usual. By the consumer section.
     #[inline]
-    pub(super) fn take(&self) {
-        self.taken.store(self.taken() + 1, Ordering::Relaxed);
+    pub(super) fn take(&self, last: bool) {
+        self.popped.taken.store(self.taken() + 1, Ordering::Relaxed);
+        self.skip(self.frames_per_output(), last);
     }
 
-    /// Frames inside that will not come out.
-    pub(super) fn lose(&self, count: u64) {
-        self.lost.fetch_add(count, Ordering::Relaxed);
+    /// Frames inside will not come out: those that would have come next. By the consumer
+    /// section.
+    #[inline]
+    pub(super) fn skip(&self, count: u64, last: bool) {
+        let mut head = self.head().saturating_add(count);
+        if last {
+            head = head.min(self.tail());
+        }
+        self.popped.head.store(head, Ordering::Relaxed);
     }
 
     /// Frames that are inside now, as far as this thread sees; exact once both sides have
     /// ended, if the task declares its flow or passes on one frame for each.
     pub(super) fn held(&self) -> u64 {
-        let gone = self.taken().saturating_mul(self.frames_per_output());
-        self.accepted()
-            .saturating_sub(gone.saturating_add(self.lost()))
+        self.tail().saturating_sub(self.head())
     }
 
     /// Whether the frames inside do not suffice for one more to come out. Only a task that
@@ -127,6 +171,22 @@ impl Link {
     pub(super) fn consumer_is_done(&self) {
         self.consumer_done.store(true, Ordering::Release);
     }
+
+    pub(super) fn no_push_follows(&self) {
+        self.pushes_ended.store(true, Ordering::Release);
+    }
+
+    /// The frames that are left inside once nobody pushes and nobody pops, said once. Each side
+    /// asks after it has set its flag.
+    pub(super) fn settle(&self) -> u64 {
+        fence(Ordering::SeqCst);
+        let ended = self.pushes_ended.load(Ordering::Acquire) && self.is_consumer_done();
+        if ended && !self.settled.swap(true, Ordering::AcqRel) {
+            self.held()
+        } else {
+            0
+        }
+    }
 }
 
 #[cfg(test)]
@@ -146,11 +206,14 @@ mod tests {
         }
         assert_eq!(link.held(), 5);
         assert!(!link.is_drained());
-        link.take();
+        link.take(false);
         assert_eq!(link.held(), 2);
         assert!(link.is_drained(), "three and the one held back are needed");
-        link.lose(1);
+        link.drop_newest(1);
         assert_eq!(link.held(), 1);
+        // The last comes made of what is left.
+        link.take(true);
+        assert_eq!((link.held(), link.head(), link.tail()), (0, 4, 4));
     }
 
     #[test]

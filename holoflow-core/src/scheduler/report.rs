@@ -141,8 +141,7 @@ impl Report {
         self.nodes.iter().find(|node| node.name == name)
     }
 
-    /// Whether frames were dropped, failed, or came too late: not each frame that was made has
-    /// reached an end, was skipped, or is still held.
+    /// Whether frames were dropped by a node's policy, or failed.
     #[must_use]
     pub fn has_losses(&self) -> bool {
         self.nodes.iter().any(NodeReport::has_losses)
@@ -235,7 +234,6 @@ impl NodeReport {
         pop: Option<&Counters>,
     ) {
         let before = run.held_before[index];
-        let each = link.frames_per_output();
         let accepted = link.accepted().saturating_sub(before.accepted);
         let taken = link.taken().saturating_sub(before.taken);
         if let Some(push) = push {
@@ -257,14 +255,10 @@ impl NodeReport {
         match (push, pop) {
             // A source holds nothing that was counted.
             (None, Some(_)) => self.frames_in = taken,
-            (Some(_), None) => self.delivered = accepted,
+            (Some(_), None) => self.delivered = accepted.saturating_sub(self.dropped),
             _ => {
                 self.held = link.held();
-                let gone = before
-                    .taken
-                    .saturating_mul(each)
-                    .saturating_add(before.lost);
-                self.held_before = before.accepted.saturating_sub(gone);
+                self.held_before = before.held;
             }
         }
         self.count_bytes(run, planned, accepted, taken);

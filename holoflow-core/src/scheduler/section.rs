@@ -28,7 +28,6 @@ use std::time::Duration;
 
 use super::failure::{Failure, FailureCause, Phase};
 use super::layout::{Acquire, Layout, Of};
-use super::link::Link;
 use super::shared::{Counters, Place, Run, SectionShared, add};
 use crate::clock::Timestamp;
 use crate::compiler::Section;
@@ -258,6 +257,10 @@ impl SectionRun {
         if self.layout.source && self.stop.is_finishing() && self.has_begun_nothing() {
             return Err(Stop::Finished);
         }
+        // Nobody may be left to take what it waits for.
+        if self.phase != Phase::Begin && self.has_begun_nothing() {
+            self.notice_finished_consumers()?;
+        }
         Ok(Turn::Idle(Idle {
             hint: self.hint,
             soft: self.soft,
@@ -339,7 +342,10 @@ impl SectionRun {
     /// Pushes nothing more into an async node. Other nodes go on to work on what it owned, in a
     /// spare region.
     fn leave(&mut self, push: usize) -> Result<(), Stop> {
-        self.layout.pushes[push].finished = true;
+        let part = &mut self.layout.pushes[push];
+        part.finished = true;
+        part.link.no_push_follows();
+        self.run.give_back(part.link.settle());
         let (node, port) = &mut self.section.pushes[push];
         let place = Place {
             phase: self.phase,
@@ -452,7 +458,7 @@ impl SectionRun {
         // Before the pop that is judged by it (SC4).
         let finished = !part.source && part.link.is_producer_done();
         let meta = &mut self.metas[part.origin];
-        let frame = part.link.taken().wrapping_mul(part.frames_per_output);
+        let frame = part.link.head();
         match &part.link.meta {
             Some(ring) if ring.get(frame, meta) => {}
             Some(_) => meta.renumber(frame),
@@ -468,7 +474,11 @@ impl SectionRun {
         std::mem::swap(meta, &mut port.node.meta);
         let counters = &shared.pops[index];
         if port.node.dropped > 0 {
-            lose(&self.run, &part.link, counters, port);
+            let count = lost(counters, port);
+            if !part.source {
+                part.link.skip(count, finished);
+                self.run.give_back(count);
+            }
         }
         match answer {
             Ok(OpResult::Ok) => {
@@ -480,7 +490,7 @@ impl SectionRun {
                         (false, false) => part.frames_per_output,
                     };
                 }
-                part.link.take();
+                part.link.take(finished);
                 part.popped = true;
                 part.made += 1;
                 part.drains_since = None;
@@ -512,7 +522,7 @@ impl SectionRun {
             Err(error) if is_frame(&error) => {
                 add(&counters.failed, part.frames_per_output);
                 if !part.source {
-                    part.link.lose(part.frames_per_output);
+                    part.link.skip(part.frames_per_output, finished);
                     self.run.give_back(part.frames_per_output);
                 }
                 self.advances += 1;
@@ -779,7 +789,7 @@ impl SectionRun {
             ));
             let meta = &mut self.metas[part.origin];
             if let Some(ring) = &part.link.meta {
-                ring.put(part.link.accepted(), meta);
+                ring.put(part.link.tail(), meta);
             }
             std::mem::swap(meta, &mut port.node.meta);
             let answer = port.push(&mut self.section.bank);
@@ -793,7 +803,11 @@ impl SectionRun {
                         credit.add();
                     }
                     if port.node.dropped > 0 {
-                        lose(&self.run, &part.link, counters, port);
+                        let count = lost(counters, port);
+                        if part.downstream.is_some() {
+                            part.link.drop_newest(count);
+                            self.run.give_back(count);
+                        }
                     }
                     self.advances += 1;
                     self.touched |= part.touches;
@@ -962,7 +976,13 @@ impl SectionRun {
             _ => Hook::Execute,
         };
         if let Some(node) = node {
-            poison(&mut self.section, place.phase, node);
+            poison(&mut self.section, node);
+            // Those before it have executed, which `execute_run` notes at its end only.
+            if self.phase == Phase::ExecuteSync
+                && let Some(at) = self.section.sync.iter().position(|(of, _)| *of == node)
+            {
+                self.cursor = at;
+            }
         }
         let name = node.and_then(|node| self.run.node_name(node));
         let error = HookError::new(name.unwrap_or_default(), hook, error);
@@ -1045,6 +1065,8 @@ impl SectionRun {
                 },
             );
             part.link.producer_is_done();
+            part.link.no_push_follows();
+            run.give_back(part.link.settle());
         }
         for ((node, port), part) in self.section.pops.iter_mut().zip(&self.layout.pops) {
             let bank = &mut self.section.bank;
@@ -1061,6 +1083,7 @@ impl SectionRun {
                 },
             );
             part.link.consumer_is_done();
+            run.give_back(part.link.settle());
         }
         if self.units > 0 {
             run.give_back(std::mem::take(&mut self.units));
@@ -1135,11 +1158,10 @@ fn arrived(run: &Run, meta: &FrameMeta, sink: NodeId, now: Timestamp) {
 
 /// Counts what the task of a port says it has dropped.
 #[cold]
-fn lose(run: &Run, link: &Link, counters: &Counters, port: &mut Port) {
+fn lost(counters: &Counters, port: &mut Port) -> u64 {
     let count = std::mem::take(&mut port.node.dropped);
     add(&counters.dropped, count);
-    link.lose(count);
-    run.give_back(count);
+    count
 }
 
 /// Whether only this frame has failed.
@@ -1147,18 +1169,10 @@ fn is_frame(error: &HookError) -> bool {
     matches!(error.error.kind(), TaskErrorKind::Frame(_))
 }
 
-/// The task in whose hook the section was gets no other.
-fn poison(section: &mut Section, phase: Phase, node: NodeId) {
-    let pops = matches!(
-        phase,
-        Phase::ExecuteAsyncConsumer | Phase::ReleaseOwnedOutputs
-    );
-    let asynchronous = if pops {
-        &mut section.pops
-    } else {
-        &mut section.pushes
-    };
-    let mut ports = section.sync.iter_mut().chain(asynchronous);
+/// The task in whose hook the section was gets no other. A section has one side of a node only.
+fn poison(section: &mut Section, node: NodeId) {
+    let ports = section.sync.iter_mut().chain(&mut section.pushes);
+    let mut ports = ports.chain(&mut section.pops);
     if let Some((_, port)) = ports.find(|(of, _)| *of == node) {
         port.poison(&mut section.bank);
     }

@@ -197,7 +197,7 @@ pub(crate) struct Run {
 pub(crate) struct LinkCounts {
     pub(super) accepted: u64,
     pub(super) taken: u64,
-    pub(super) lost: u64,
+    pub(super) held: u64,
 }
 
 /// The mailboxes of a pipeline: they live as long as it does.
@@ -287,7 +287,7 @@ impl Run {
                 .map_or_else(LinkCounts::default, |link| LinkCounts {
                     accepted: link.accepted(),
                     taken: link.taken(),
-                    lost: link.lost(),
+                    held: link.held(),
                 })
         });
         let clock = Arc::clone(&options.clock);
@@ -421,9 +421,19 @@ impl Run {
             phase: place.phase,
             section: section_id(section),
             section_name: self.section_name(section),
-            thread: self.sections[section].thread.lock().clone(),
+            thread: self.thread_of(section),
             cause,
         }
+    }
+
+    /// Name of a section's thread: its own, or the one that has it now.
+    fn thread_of(&self, section: usize) -> String {
+        let own = self.sections[section].thread.lock().clone();
+        if !own.is_empty() {
+            return own;
+        }
+        let current = std::thread::current();
+        current.name().unwrap_or("without a name").to_owned()
     }
 
     /// A section has ended and given all of itself back.

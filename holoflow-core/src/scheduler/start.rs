@@ -23,7 +23,7 @@ use super::section::SectionRun;
 use super::shared::{Events, Place, Run, Runner, TokenWaker, section_id};
 use super::threads::{drive, prepare_thread};
 use crate::compiler::{CompiledGraph, Plan, Section};
-use crate::ids::NodeId;
+use crate::ids::{NodeId, SectionId};
 use crate::sync::{Arc, Mutex, Parker};
 use crate::task::port::Port;
 use crate::task::{Hook, HookError, StopFlags, TaskError, TaskKind};
@@ -63,6 +63,8 @@ pub(crate) struct Kept {
     /// By node.
     pub(super) links: Box<[Option<Arc<Link>>]>,
     pub(super) events: Events,
+    /// A section that is still in a hook of an earlier run.
+    lost: Mutex<Option<SectionId>>,
 }
 
 impl Kept {
@@ -74,11 +76,17 @@ impl Kept {
         Self {
             links: links.collect(),
             events: Events::new(plan, options.mailbox),
+            lost: Mutex::new(None),
         }
     }
 }
 
 impl Kept {
+    /// New mailboxes; the links stay, with what the async nodes hold.
+    pub(crate) fn renew_events(&mut self, plan: &Plan, options: &RunOptions) {
+        self.events = Events::new(plan, options.mailbox);
+    }
+
     pub(crate) fn events(&self) -> &Events {
         &self.events
     }
@@ -103,7 +111,7 @@ pub(crate) fn prepare(
     check(&plan, options)?;
     let mut sections = graph.take_sections();
     if sections.len() < plan.sections.len() {
-        let section = section_id(sections.len());
+        let section = kept.lost.lock().unwrap_or(section_id(sections.len()));
         graph.put_sections(sections);
         return Err(StartError::SectionLost { section });
     }
@@ -190,7 +198,11 @@ fn check(plan: &Plan, options: &RunOptions) -> Result<(), StartError> {
 
 fn credit(plan: &Plan, options: &RunOptions, kept: &Kept) -> Option<Credit> {
     let limit = options.in_flight?;
-    let held = kept.links.iter().flatten().map(|link| link.held()).sum();
+    let links = kept.links.iter().zip(&plan.nodes);
+    // What only takes frames in holds none of them in flight.
+    let links = links.filter(|(_, node)| node.producer.is_some() && node.consumer.is_some());
+    let links = links.filter_map(|(link, _)| link.as_ref());
+    let held = links.map(|link| link.held()).sum();
     let is_source = |section: &crate::compiler::PlanSection| {
         let mut pops = section.pops.iter();
         pops.all(|node| plan.nodes[node.index()].producer.is_none())
@@ -298,11 +310,12 @@ pub(super) fn for_each_task(
     result
 }
 
-/// Starts a run on threads.
+/// Starts a run on threads; `begins` gets it before the first of them.
 pub(crate) fn start(
     graph: &mut CompiledGraph,
     kept: &Kept,
     options: &RunOptions,
+    begins: impl FnOnce(&Arc<Run>),
 ) -> Result<Running, StartError> {
     let mut parkers: Vec<Option<Parker>> = Vec::new();
     let mut pool = None;
@@ -338,6 +351,7 @@ pub(crate) fn start(
         finished: finished.clone(),
         threads: Vec::with_capacity(sections.len()),
     };
+    begins(&run);
     watch_token(&run);
     let wait = wait_strategy(options, sections.len());
     let mut error = None;
@@ -473,6 +487,7 @@ pub(crate) fn finish(
             None => {
                 let place = run.sections[index].place();
                 let after = run.options.stop_timeout;
+                kept.lost.lock().get_or_insert(section_id(index));
                 failures.push(run.failure(index, place, FailureCause::Stuck { after }));
             }
         }
@@ -505,7 +520,6 @@ pub(crate) fn finish(
 
 /// Tells every task that the run has ended, and keeps what they have to say of it.
 fn end_tasks(run: &Arc<Run>, sections: &mut [Section], failures: &mut Vec<Failure>) {
-    let mut results = run.results.lock();
     let _ = for_each_task(sections, Hook::RunEnded, |node, ports| {
         let ended = catch_unwind(AssertUnwindSafe(|| match ports {
             Ports::One(port) => port.run_ended(),
@@ -522,7 +536,7 @@ fn end_tasks(run: &Arc<Run>, sections: &mut [Section], failures: &mut Vec<Failur
                 let values = values
                     .into_iter()
                     .map(|(key, value)| (key.to_owned(), value));
-                results.insert(node, values.collect());
+                run.results.lock().insert(node, values.collect());
             }
             Err(error) => {
                 let planned = &run.plan.nodes[node.index()];

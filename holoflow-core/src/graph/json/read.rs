@@ -22,7 +22,7 @@ use crate::tensor::TDesc;
 const DOCUMENT: &[&str] = &[
     "nodes", "edges", "inputs", "outputs", "graphs", "options", "version",
 ];
-/// Keys of `options`: what the compiler reads.
+/// Keys of `options`: what the compiler and the scheduler read.
 const OPTIONS: [&str; 11] = [
     "on_ownership_conflict",
     "threads",

@@ -8,7 +8,7 @@ use crate::compiler::{CompiledGraph, Compiler};
 use crate::graph::{GraphBuilder, Node};
 use crate::pipeline::Pipeline;
 use crate::registry::Registry;
-use crate::scheduler::{Report, RunError, RunOptions};
+use crate::scheduler::{NodeReport, Report, RunError, RunOptions};
 use crate::storage::{RingLayout, SlotRing, TView};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex};
@@ -354,7 +354,12 @@ pub(super) fn everywhere<T>(
 
 /// That every node has counted all of its frames.
 pub(super) fn assert_conserved(report: &Report) {
-    for node in &report.nodes {
+    assert_balanced(&report.nodes);
+}
+
+/// The same, also while a run goes on.
+pub(super) fn assert_balanced(nodes: &[NodeReport]) {
+    for node in nodes {
         let out = node.delivered + node.discarded_at_end;
         let gone = out + node.dropped + node.consumer_finished + node.skipped + node.failed;
         assert_eq!(
