@@ -1,8 +1,10 @@
 //! The scheduler from outside, by subject.
 
+mod attacking;
 mod ending;
 mod failing;
 mod iterating;
 mod kit;
+mod random;
 mod stopping;
 mod telling;
