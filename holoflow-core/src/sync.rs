@@ -17,7 +17,7 @@ pub(crate) use std::sync::atomic;
 
 pub(crate) use std::sync::{Arc, OnceLock};
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(crate) use std::sync::mpsc;
 
 #[cfg(not(loom))]

@@ -27,6 +27,9 @@ mod failure;
 mod histogram;
 mod layout;
 mod link;
+#[cfg(test)]
+#[cfg(loom)]
+mod loom_signal;
 mod meta_ring;
 mod options;
 mod pool;
