@@ -1,7 +1,7 @@
 //! What it costs to hand frames from one section to another.
 //!
 //! - `handoff/ns_per_item`: frames of 8 bytes from a source to a sink in another section,
-//!   through a queue of 8 slots that owns both of its sides. A million a round, with starting
+//!   through a queue of 8 slots that owns both of its sides. 300 000 a round, with starting
 //!   and ending the run.
 //! - `handoff/round_trip_p50_ns`: the same with one frame in flight at most: the source begins
 //!   the next when the sink is done with the last. The median of the times from one begin to
@@ -23,8 +23,8 @@ use holoflow_bench::{Bench, median};
 use holoflow_core::task::OpResult;
 use serde_json::Value;
 
-const ITEMS: u64 = 1_000_000;
-const ROUND_TRIPS: u64 = 100_000;
+const ITEMS: u64 = 300_000;
+const ROUND_TRIPS: u64 = 50_000;
 const SLOTS: usize = 8;
 
 fn main() {

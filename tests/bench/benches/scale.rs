@@ -4,9 +4,10 @@
 //! - `scale/pool_us_per_item_section`: 2 000 sections in a row on two threads, with queues of 8
 //!   between them.
 //! - `scale/oversubscribed_ratio`: 20 000 frames through 8 nodes, each in a section of its own,
-//!   with queues of 8 between them and all threads on one core; over the same 8 nodes in one
-//!   section on that core.
-//! - `scale/oversubscribed_1us_ratio`: the same where each node works for a microsecond.
+//!   with queues of 64 between them and all threads on one core; over the same 8 nodes in one
+//!   section on that core. The nodes do nothing, so it is what a hand-over costs over what a call
+//!   costs, and a switch of threads for so many frames as a queue holds.
+//! - `scale/oversubscribed_1us_ratio`: the same where each node works for about a microsecond.
 
 use std::hint::black_box;
 use std::num::NonZeroUsize;
@@ -40,7 +41,7 @@ fn main() {
 
     let name = "scale/chain_ns_per_item_node";
     if bench.selects(name) {
-        let mut pipeline = chain(&registry, row(CHAIN, "Pass", false));
+        let mut pipeline = chain(&registry, row(CHAIN, "Pass", None));
         bench.figure(name).at_most(20.0).sample("ns", || {
             let (elapsed, _) = run(&mut pipeline, CHAIN_ITEMS);
             elapsed.as_secs_f64() * 1e9 / (CHAIN_ITEMS * CHAIN as u64) as f64
@@ -48,7 +49,7 @@ fn main() {
     }
     let name = "scale/pool_us_per_item_section";
     if bench.selects(name) {
-        let mut pipeline = chain(&registry, row(SECTIONS, "Pass", true));
+        let mut pipeline = chain(&registry, row(SECTIONS, "Pass", Some(8)));
         assert_eq!(pipeline.plan().sections.len(), SECTIONS);
         pipeline.options_mut().threads = Threads::Pool(NonZeroUsize::MIN.saturating_add(1));
         bench.figure(name).at_most(1.0).sample("us", || {
@@ -69,13 +70,12 @@ fn main() {
 /// Steps of about a nanosecond.
 const STEPS: u32 = 1_000;
 
-/// Nodes in a row: a source, `count` - 2 nodes of `kind`, and a sink.
-fn row(count: usize, kind: &'static str, queues: bool) -> Vec<(&'static str, Value)> {
+/// Nodes in a row: a source, `count` - 2 nodes of `kind`, and a sink; with queues of so many
+/// slots between them.
+fn row(count: usize, kind: &'static str, slots: Option<usize>) -> Vec<(&'static str, Value)> {
     let mut nodes = vec![("Words", Value::Null)];
     for number in 1..count {
-        if queues {
-            nodes.push(queue(8));
-        }
+        nodes.extend(slots.map(queue));
         let kind = if number == count - 1 { "Take" } else { kind };
         nodes.push((kind, Value::Null));
     }
@@ -86,8 +86,8 @@ fn crowd(bench: &mut Bench, registry: &Registry, name: &str, kind: &'static str)
     if !bench.selects(name) {
         return;
     }
-    let mut one = chain(registry, row(CROWD, kind, false));
-    let mut many = chain(registry, row(CROWD, kind, true));
+    let mut one = chain(registry, row(CROWD, kind, None));
+    let mut many = chain(registry, row(CROWD, kind, Some(64)));
     assert_eq!(many.plan().sections.len(), CROWD);
     one.options_mut().cores = vec![0];
     many.options_mut().cores = vec![0];
