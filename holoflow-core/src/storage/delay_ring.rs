@@ -446,7 +446,9 @@ impl DelayRing {
             DelayReader::Delayed => &mut back.delayed,
         };
         let row = if of_zeros { rows } else { reader.cursor };
-        reader.window.take_back(self.row(row), row_bytes, window)?;
+        reader
+            .window
+            .take_back_read(self.row(row), row_bytes, window)?;
         reader.is_back = true;
         if !(back.current.is_back && back.delayed.is_back) {
             return Ok(());
@@ -522,7 +524,7 @@ impl DelayRing {
             // `copy` may put another region in the place of `written`, which is refused then.
             let (read_at, written_at) = (read.ptr(), written.ptr());
             copy(&read, &mut written)?;
-            old.current.window.take_back(read_at, len, read)?;
+            old.current.window.take_back_read(read_at, len, read)?;
             front.window.take_back(written_at, len, written)?;
             source = (source + stretch) % old_rows;
             target = (target + stretch) % rows;

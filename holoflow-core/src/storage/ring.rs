@@ -229,6 +229,20 @@ struct End {
     window: Window,
 }
 
+impl End {
+    /// Whether a window can be handed out: none is out, or it was dropped out there.
+    #[inline]
+    fn reclaim(&mut self, whole: &Arc<Region>) -> Result<(), ContractError> {
+        if self.window.is_in() {
+            return Ok(());
+        }
+        self.window.reclaim(whole)?;
+        // If it was a short one, it is gone.
+        self.short = None;
+        Ok(())
+    }
+}
+
 impl SlotRing {
     /// A ring over `region` for the node whose sides are `sides`.
     ///
@@ -375,8 +389,7 @@ impl SlotRing {
             ..
         } = self.layout;
         let end = self.consumer.open(side)?;
-        end.window.reclaim(&self.whole)?;
-        end.short = None;
+        end.reclaim(&self.whole)?;
         if end.seen.wrapping_sub(end.count) < pop_stride {
             // All that was seen was released before the cursor became uneven, so no way leads
             // past here until `realign`.
@@ -419,8 +432,7 @@ impl SlotRing {
             ..
         } = self.layout;
         let end = self.consumer.open(side)?;
-        end.window.reclaim(&self.whole)?;
-        end.short = None;
+        end.reclaim(&self.whole)?;
         if end.uneven {
             return Ok(None);
         }
@@ -561,19 +573,38 @@ impl SlotRing {
                 refusal: Refusal::ForeignSide,
             });
         };
-        let ptr = self.row(end.cursor);
-        let (out, step) = match end.short {
-            None => (pop_rows, pop_stride),
-            Some(short) => (short.min(pop_rows), short),
-        };
-        end.window.take_back(ptr, out * row_bytes, window)?;
-        if end.short.take().is_some() {
-            end.uneven = true;
+        if end.short.is_some() {
+            return self.release_short(end, window);
         }
-        end.cursor = advance(end.cursor, step, rows);
-        end.count = end.count.wrapping_add(step);
+        let ptr = self.row(end.cursor);
+        end.window.take_back(ptr, pop_rows * row_bytes, window)?;
+        end.cursor = advance(end.cursor, pop_stride, rows);
+        end.count = end.count.wrapping_add(pop_stride);
         // Release: what the consumer did with the rows happens before the producer, which
         // acquires this count, overwrites them.
+        self.released.store(end.count, Ordering::Release);
+        Ok(())
+    }
+
+    /// Releases the window that `pop_short` handed out.
+    #[cold]
+    #[inline(never)]
+    fn release_short(&self, end: &mut End, window: Region) -> Result<(), Refused> {
+        let RingLayout {
+            row_bytes,
+            rows,
+            pop_rows,
+            ..
+        } = self.layout;
+        let short = end.short.unwrap_or(0);
+        let ptr = self.row(end.cursor);
+        end.window
+            .take_back(ptr, short.min(pop_rows) * row_bytes, window)?;
+        end.short = None;
+        end.uneven = true;
+        end.cursor = advance(end.cursor, short, rows);
+        end.count = end.count.wrapping_add(short);
+        // Release: as in `release`.
         self.released.store(end.count, Ordering::Release);
         Ok(())
     }
@@ -585,7 +616,8 @@ impl SlotRing {
     }
 }
 
-/// The next cursor. `step` divides `rows`, so the end is met exactly.
+/// The next cursor. No step leads past the end: each is one of those that `rows` is a multiple
+/// of, or less from the beginning of one.
 #[inline]
 fn advance(cursor: usize, step: usize, rows: usize) -> usize {
     let next = cursor + step;

@@ -96,6 +96,12 @@ impl Window {
         )
     }
 
+    /// Whether it is in.
+    #[inline]
+    pub(super) fn is_in(&self) -> bool {
+        self.rest.is_some()
+    }
+
     /// Whether a window can be handed out: none is out, or it was dropped out there.
     #[inline]
     pub(super) fn reclaim(&mut self, whole: &Arc<Region>) -> Result<(), ContractError> {
@@ -156,25 +162,14 @@ impl Window {
         len: usize,
         mut region: Region,
     ) -> Result<(), Refused> {
-        if self.rest.is_some() || !region.is_window(ptr, len, self.keeper, self.shared) {
+        // Of a region that is not shared, whole is all there is.
+        if self.rest.is_some() || !region.is_window(ptr, len, self.keeper, false) {
             return Err(Refused {
                 region,
                 refusal: Refusal::ForeignWindow,
             });
         }
-        // Of a region that is not shared, whole is all there is.
-        if self.shared {
-            if !region.is_sole() {
-                return Err(Refused {
-                    region,
-                    refusal: Refusal::StillShared,
-                });
-            }
-            // What others left outstanding on the same bytes.
-            if let Some(token) = self.fate.take_pending() {
-                region.not_before(token);
-            }
-        }
+        // Refusals are made here, not out of line: with a call less, callers inline all of it.
         if !region.is_idle() {
             return Err(Refused {
                 region,
@@ -185,6 +180,37 @@ impl Window {
         self.rest = Some(region);
         Ok(())
     }
+
+    /// Takes the window back if `region` is it, and it is one that is only to be read.
+    #[inline]
+    pub(super) fn take_back_read(
+        &mut self,
+        ptr: NonNull<u8>,
+        len: usize,
+        mut region: Region,
+    ) -> Result<(), Refused> {
+        if self.rest.is_some() || !region.is_window(ptr, len, self.keeper, true) {
+            return Err(refuse(region, Refusal::ForeignWindow));
+        }
+        if !region.is_sole() {
+            return Err(refuse(region, Refusal::StillShared));
+        }
+        // What others left outstanding on the same bytes.
+        if let Some(token) = self.fate.take_pending() {
+            region.not_before(token);
+        }
+        if !region.is_idle() {
+            return Err(refuse(region, Refusal::InUse));
+        }
+        region.vacate();
+        self.rest = Some(region);
+        Ok(())
+    }
+}
+
+#[cold]
+fn refuse(region: Region, refusal: Refusal) -> Refused {
+    Refused { region, refusal }
 }
 
 /// A region that is lent out and comes back, again and again.

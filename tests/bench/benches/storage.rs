@@ -13,6 +13,8 @@
 //!   thread: acquire from the slot ring, publish in the input's cell (what `lend` does),
 //!   take out of it, commit; pop, publish in the output's cell, take back, release.
 //! - `storage/ring_bare_ns_per_frame`: of that the ring alone, without cells.
+//! - `storage/swap_ring_bare_ns_per_frame`, `storage/delay_ring_bare_ns_per_row`: the same of
+//!   the ring that drops what does not fit, and of the one that hands out each row twice.
 //! - `storage/ring_harness_ns_per_frame`: the same frame by four hooks of an async task that
 //!   the harness calls, with its panic guards, counters and contract checks. No target: it
 //!   shows what the hooks themselves add, in the test kit's version.
@@ -36,7 +38,8 @@ use serde_json::json;
 use holoflow_bench::{Bench, Unit};
 use holoflow_core::memory::Memory;
 use holoflow_core::storage::{
-    IOStorageAccess, Region, RingLayout, Sides, SlotRing, TView, TaskBuffer,
+    DelayLayout, DelayReader, DelayRing, IOStorageAccess, Overflow, Region, RingLayout, Sides,
+    SlotRing, SwapRing, TView, TaskBuffer,
 };
 use holoflow_core::task::{
     AcquireCtx, AsyncPopCtx, AsyncPushCtx, CreateCtx, HookError, IAsyncTask, IAsyncTaskFactory,
@@ -85,6 +88,22 @@ fn main() {
         .peer("ArrayQueue, boxed", peer_array_queue())
         .time(Unit::Ns, |iterations| {
             pass_bare(&ring, &mut sides, iterations).expect("one frame at a time fits");
+        });
+
+    let mut sides = Sides::new();
+    let ring = swap_ring(&sides);
+    bench
+        .figure("storage/swap_ring_bare_ns_per_frame")
+        .time(Unit::Ns, |iterations| {
+            pass_swap(&ring, &mut sides, iterations).expect("one frame at a time fits");
+        });
+
+    let mut sides = Sides::new();
+    let ring = delay_ring(&sides);
+    bench
+        .figure("storage/delay_ring_bare_ns_per_row")
+        .time(Unit::Ns, |iterations| {
+            pass_delayed(&ring, &mut sides, iterations).expect("one row at a time fits");
         });
 
     let mut task = TaskHarness::asynchronous(&RingFactory, json!({}), [frame()])
@@ -382,6 +401,47 @@ fn pass_bare(ring: &SlotRing, sides: &mut Sides, iterations: u64) -> TaskResult<
         let region = present(ring.pop(consumer)?)?;
         let ring = black_box(ring);
         ring.release(consumer, region)?;
+    }
+    Ok(())
+}
+
+fn swap_ring(sides: &Sides) -> SwapRing<u64> {
+    let bytes = frame().num_bytes();
+    let regions = (0..ROWS + SwapRing::<u64>::SPARES).map(|_| {
+        let buffer = TaskBuffer::allocate(&Memory::host(), MemLoc::Host, bytes);
+        buffer.expect("a small buffer can be had").into_region()
+    });
+    SwapRing::new(sides, Overflow::DropOldest, regions).expect("they are regions of its own")
+}
+
+fn pass_swap(ring: &SwapRing<u64>, sides: &mut Sides, iterations: u64) -> TaskResult<()> {
+    let (producer, consumer) = sides.split();
+    for number in 0..iterations {
+        let region = present(black_box(ring).acquire(producer)?)?;
+        black_box(ring).commit(producer, region, number)?;
+        let (region, _) = present(black_box(ring).pop(consumer)?)?;
+        black_box(ring).release(consumer, region)?;
+    }
+    Ok(())
+}
+
+/// A delay of two rows.
+fn delay_ring(sides: &Sides) -> DelayRing {
+    let layout = DelayLayout::holding(ROWS, frame().num_bytes(), 1, 2).expect("it is small");
+    let bytes = layout.bytes().expect("it is small");
+    let buffer = TaskBuffer::allocate(&Memory::host(), MemLoc::Host, bytes);
+    let region = buffer.expect("a small buffer can be had").into_region();
+    DelayRing::new(sides, layout, region).expect("the region has the bytes of the layout")
+}
+
+fn pass_delayed(ring: &DelayRing, sides: &mut Sides, iterations: u64) -> TaskResult<()> {
+    let (producer, consumer) = sides.split();
+    for _ in 0..iterations {
+        let region = present(black_box(ring).acquire(producer)?)?;
+        black_box(ring).commit(producer, region)?;
+        let pair = present(black_box(ring).pop(consumer)?)?;
+        black_box(ring).release(consumer, DelayReader::Current, pair.current)?;
+        black_box(ring).release(consumer, DelayReader::Delayed, pair.delayed)?;
     }
     Ok(())
 }
