@@ -43,7 +43,7 @@ pub enum Watchdog {
     /// Nothing.
     #[default]
     Off,
-    /// A report is logged and kept for [`Control::stall`](super::Control::stall).
+    /// A report is logged and kept for [`Control::stall`](crate::pipeline::Control::stall).
     Warn,
     /// The run fails with the report.
     Stop,
