@@ -26,5 +26,6 @@ pub use builder::{BuiltGraph, GraphBuilder, GraphRef, In, Node, Out, Subgraph};
 pub use closure::{CLOSURE_PREFIX, ClosureInUse};
 pub(crate) use dot::quoted;
 pub use error::{GraphError, GraphErrorKind, GraphErrors, GraphWarning};
+pub(crate) use json::RUN_OPTIONS;
 pub use spec::{EdgeSpec, GraphSpec, InputRef, InputSpec, NodeSpec, OutputSpec, SUBGRAPH_PREFIX};
 pub use subgraph::{FlatGraph, flatten};

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, SystemClock};
 use crate::compiler::{CompileError, CompileErrors};
+use crate::graph::RUN_OPTIONS;
 use crate::sync::Arc;
 
 /// Which threads run the sections.
@@ -125,20 +126,6 @@ impl Default for RunOptions {
         }
     }
 }
-
-/// The keys of `options` in a graph file that [`RunOptions`] reads.
-pub(crate) const RUN_OPTIONS: [&str; 10] = [
-    "threads",
-    "wait",
-    "watchdog",
-    "watchdog_period",
-    "in_flight",
-    "drain_timeout",
-    "stop_timeout",
-    "frames",
-    "cores",
-    "mailbox",
-];
 
 impl RunOptions {
     /// What the `options` of a graph file say; keys that are not there keep their defaults, and

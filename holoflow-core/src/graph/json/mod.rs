@@ -29,6 +29,8 @@ mod keys;
 mod read;
 mod write;
 
+pub(crate) use read::RUN_OPTIONS;
+
 use serde_json::Value;
 
 use super::{GraphError, GraphErrors, GraphSpec, GraphWarning};

@@ -22,9 +22,8 @@ use crate::tensor::TDesc;
 const DOCUMENT: &[&str] = &[
     "nodes", "edges", "inputs", "outputs", "graphs", "options", "version",
 ];
-/// Keys of `options`: what the compiler and the scheduler read.
-const OPTIONS: [&str; 11] = [
-    "on_ownership_conflict",
+/// Keys of `options` that say how a pipeline is run. What they mean, the scheduler knows.
+pub(crate) const RUN_OPTIONS: [&str; 10] = [
     "threads",
     "wait",
     "watchdog",
@@ -36,6 +35,8 @@ const OPTIONS: [&str; 11] = [
     "cores",
     "mailbox",
 ];
+/// Those that the compiler reads.
+const COMPILER_OPTIONS: [&str; 1] = ["on_ownership_conflict"];
 
 /// Keys of the root: as of a graph, and where editors find the schema.
 const ROOT: &[&str] = &[
@@ -132,7 +133,8 @@ impl Reader {
                 if level > 0 && !options.is_empty() {
                     self.warnings.push(GraphWarning::SubgraphOptions { place });
                 } else {
-                    self.unknown_keys(options, &OPTIONS, &place);
+                    let known = [&COMPILER_OPTIONS[..], &RUN_OPTIONS].concat();
+                    self.unknown_keys(options, &known, &place);
                 }
                 graph.options = options.clone();
             }
