@@ -276,7 +276,7 @@ fn link(run: &Run, node: NodeId) -> Arc<Link> {
     // Every async node has one.
     run.link(node)
         .cloned()
-        .unwrap_or_else(|| Arc::new(Link::new(None)))
+        .unwrap_or_else(|| Arc::new(Link::new(None, false)))
 }
 
 fn maker(plan: &Plan, tensor: TensorId) -> Option<NodeId> {

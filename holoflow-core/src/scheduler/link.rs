@@ -52,8 +52,10 @@ struct Popped {
 }
 
 impl Link {
-    pub(super) fn new(flow: Option<Flow>) -> Self {
-        let slots = flow.and_then(|flow| flow.capacity.checked_add(flow.frames_per_output));
+    /// The link of a task; `passes` says that it has both sides, and so hands metadata on.
+    pub(super) fn new(flow: Option<Flow>, passes: bool) -> Self {
+        let slots = flow.filter(|_| passes);
+        let slots = slots.and_then(|flow| flow.capacity.checked_add(flow.frames_per_output));
         let slots = slots.filter(|slots| *slots <= META_LIMIT);
         Self {
             flow,
@@ -67,8 +69,16 @@ impl Link {
         }
     }
 
-    /// Before a run: both sides are there.
+    /// Before a run: which sides there are. If it holds nothing, frames are numbered from 0
+    /// again, as sources number theirs.
     pub(super) fn open(&self, producer: bool, consumer: bool) {
+        if self.held() == 0 {
+            self.pushed.tail.store(0, Ordering::Relaxed);
+            self.popped.head.store(0, Ordering::Relaxed);
+            if let Some(ring) = &self.meta {
+                ring.clear();
+            }
+        }
         self.producer_done.store(!producer, Ordering::Release);
         self.consumer_done.store(!consumer, Ordering::Release);
         self.pushes_ended.store(!producer, Ordering::Release);
@@ -196,11 +206,14 @@ mod tests {
 
     #[test]
     fn held_counts_in_frames_that_went_in() {
-        let link = Link::new(Some(Flow {
-            frames_per_output: 3,
-            held_back: 1,
-            capacity: 8,
-        }));
+        let link = Link::new(
+            Some(Flow {
+                frames_per_output: 3,
+                held_back: 1,
+                capacity: 8,
+            }),
+            true,
+        );
         for _ in 0..5 {
             link.accept();
         }
@@ -218,14 +231,14 @@ mod tests {
 
     #[test]
     fn a_task_that_declares_no_flow_is_not_judged() {
-        let link = Link::new(None);
+        let link = Link::new(None, true);
         assert!(!link.is_drained());
         assert!(link.meta.is_none());
     }
 
     #[test]
     fn a_side_that_is_not_there_has_ended() {
-        let link = Link::new(None);
+        let link = Link::new(None, true);
         link.open(false, true);
         assert!(link.is_producer_done());
         assert!(!link.is_consumer_done());

@@ -309,7 +309,7 @@ fn loom_si3_a_section_of_a_pool_is_queued_once_and_never_lost() {
 fn loom_sc4_the_last_frame_before_the_end_is_popped() {
     model(|| {
         const FRAMES: usize = 2;
-        let link = Arc::new(Link::new(Some(Flow::one_to_one(FRAMES))));
+        let link = Arc::new(Link::new(Some(Flow::one_to_one(FRAMES)), true));
         link.open(true, true);
         let consumer = Sleeper::new();
         // What the task holds, as weakly ordered as may be.
@@ -351,7 +351,7 @@ fn loom_sc4_the_last_frame_before_the_end_is_popped() {
 #[test]
 fn loom_sc4_a_producer_learns_that_nobody_pops() {
     model(|| {
-        let link = Arc::new(Link::new(Some(Flow::one_to_one(1))));
+        let link = Arc::new(Link::new(Some(Flow::one_to_one(1)), true));
         link.open(true, true);
         link.accept();
         let producer = Sleeper::new();

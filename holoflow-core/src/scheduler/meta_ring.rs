@@ -56,6 +56,13 @@ impl MetaRing {
         &self.slots[(frame & self.mask) as usize]
     }
 
+    /// Forgets everything. Before a run, while neither section is there.
+    pub(super) fn clear(&self) {
+        for slot in &self.slots {
+            slot.number.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Writes the metadata of frame number `frame`. By the producer section.
     ///
     /// That of most frames is their number and nothing else. It is not written, so that the

@@ -71,7 +71,8 @@ impl Kept {
     pub(crate) fn new(plan: &Plan, options: &RunOptions) -> Self {
         let links = plan.nodes.iter().map(|node| {
             let is_async = node.task == TaskKind::Async;
-            is_async.then(|| Arc::new(Link::new(node.flow)))
+            let passes = node.producer.is_some() && node.consumer.is_some();
+            is_async.then(|| Arc::new(Link::new(node.flow, passes)))
         });
         Self {
             links: links.collect(),

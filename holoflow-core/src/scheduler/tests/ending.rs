@@ -333,3 +333,40 @@ fn waiting_can_be_awaited() {
     assert_eq!(report.unwrap().outcome, Outcome::Completed);
     assert_eq!(got.values().len(), 1_000);
 }
+
+#[test]
+fn metadata_of_an_earlier_run_is_not_found_in_the_next() {
+    StepScheduler::explore(0..20, |seed| {
+        let mut kit = Kit::new();
+        kit.options.frames = Some(20);
+        let source = kit.source("source", u64::MAX);
+        let mut calls = 0_u64;
+        let stamp = kit.sync("stamp", source, false, move |ctx, _| {
+            calls += 1;
+            // In the first run only.
+            if calls <= 20 {
+                ctx.meta_mut()
+                    .set("first", crate::task::MetaValue::Bool(true));
+            }
+            Ok(OpResult::Ok)
+        });
+        let queue = kit.queue("queue", 3, stamp);
+        let mut seen = 0_u64;
+        kit.sink_fn("sink", queue, move |ctx, x| {
+            seen += 1;
+            assert_eq!(ctx.meta().sequence, x);
+            assert_eq!(
+                ctx.meta().get("first").is_some(),
+                seen <= 20,
+                "frame {seen}"
+            );
+            Ok(OpResult::Ok)
+        });
+        let mut steps = kit.steps(seed);
+        for _ in 0..3 {
+            let report = steps.run().unwrap();
+            assert_eq!(report.node("sink").unwrap().delivered, 20);
+            assert_conserved(&report);
+        }
+    });
+}
