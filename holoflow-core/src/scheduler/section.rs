@@ -32,6 +32,7 @@ use super::shared::{Counters, Place, Run, SectionShared, add};
 use crate::clock::Timestamp;
 use crate::compiler::Section;
 use crate::ids::NodeId;
+use crate::storage::CellBank;
 use crate::sync::Arc;
 use crate::sync::atomic::{Ordering, fence};
 use crate::task::port::Port;
@@ -352,7 +353,9 @@ impl SectionRun {
             node: Some(*node),
             slot: None,
         };
-        self.run.sections[self.index].enter(Place::encode(self.phase, Some(*node), None));
+        let shared = &self.run.sections[self.index];
+        let before = shared.word();
+        shared.enter(Place::encode(self.phase, Some(*node), None));
         port.cancel(&mut self.section.bank);
         for acquire in &mut self.layout.acquires {
             if acquire.of == Of::Push(push) {
@@ -360,7 +363,10 @@ impl SectionRun {
             }
         }
         match port.lend_spare(&mut self.section.bank) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                shared.enter(before);
+                Ok(())
+            }
             Err(error) => Err(self.failed(place, error)),
         }
     }
@@ -1013,75 +1019,44 @@ impl SectionRun {
         if in_iteration {
             self.count_cut_iteration(ended_in);
         }
+        let Section {
+            bank,
+            sync,
+            pops,
+            pushes,
+            ..
+        } = &mut self.section;
+        let mut end = Ending {
+            run: &run,
+            section: self.index,
+            bank,
+        };
         for (of, output) in std::mem::take(&mut self.layout.releases) {
             let held = match of {
-                Of::Sync(index) => Some(&mut self.section.sync[index]),
-                Of::Pop(index) => Some(&mut self.section.pops[index]),
-                Of::Push(_) => None,
+                Of::Sync(index) => &mut sync[index],
+                Of::Pop(index) => &mut pops[index],
+                Of::Push(_) => continue,
             };
-            if let Some((node, port)) = held
-                && port.holds_output(output)
-            {
-                let bank = &mut self.section.bank;
-                guarded(
-                    &run,
-                    self.index,
-                    *node,
-                    port,
-                    bank,
-                    Hook::ReleaseOutput,
-                    |port, bank| port.release(bank, output),
-                );
+            if held.1.holds_output(output) {
+                end.call(held, Hook::ReleaseOutput, |port, bank| {
+                    port.release(bank, output)
+                });
             }
         }
-        let takers = self.section.pushes.iter_mut().rev();
-        for (node, port) in takers.chain(self.section.sync.iter_mut().rev()) {
-            let bank = &mut self.section.bank;
-            guarded(
-                &run,
-                self.index,
-                *node,
-                port,
-                bank,
-                Hook::CancelInput,
-                |port, bank| {
-                    port.cancel(bank);
-                    Ok(())
-                },
-            );
+        for taker in pushes.iter_mut().rev().chain(sync.iter_mut().rev()) {
+            end.call(taker, Hook::CancelInput, |port, bank| {
+                port.cancel(bank);
+                Ok(())
+            });
         }
-        for ((node, port), part) in self.section.pushes.iter_mut().zip(&self.layout.pushes) {
-            let bank = &mut self.section.bank;
-            guarded(
-                &run,
-                self.index,
-                *node,
-                port,
-                bank,
-                Hook::ProducerFinished,
-                |port, _| {
-                    port.finished();
-                    Ok(())
-                },
-            );
+        for (push, part) in pushes.iter_mut().zip(&self.layout.pushes) {
+            end.tell(push);
             part.link.producer_is_done();
             part.link.no_push_follows();
             run.give_back(part.link.settle());
         }
-        for ((node, port), part) in self.section.pops.iter_mut().zip(&self.layout.pops) {
-            let bank = &mut self.section.bank;
-            guarded(
-                &run,
-                self.index,
-                *node,
-                port,
-                bank,
-                Hook::ConsumerFinished,
-                |port, _| {
-                    port.finished();
-                    Ok(())
-                },
-            );
+        for (pop, part) in pops.iter_mut().zip(&self.layout.pops) {
+            end.tell(pop);
             part.link.consumer_is_done();
             run.give_back(part.link.settle());
         }
@@ -1178,34 +1153,45 @@ fn poison(section: &mut Section, node: NodeId) {
     }
 }
 
-/// Calls a hook while the section ends: whatever comes of it, the ending goes on.
-fn guarded(
-    run: &Run,
+/// Calls hooks while a section ends: whatever comes of one, the ending goes on.
+struct Ending<'a> {
+    run: &'a Run,
     section: usize,
-    node: NodeId,
-    port: &mut Port,
-    bank: &mut crate::storage::CellBank,
-    hook: Hook,
-    call: impl FnOnce(&mut Port, &mut crate::storage::CellBank) -> Result<(), HookError>,
-) {
-    let shared = &run.sections[section];
-    shared.enter(Place::encode(Phase::End, Some(node), None));
-    let done = catch_unwind(AssertUnwindSafe(|| call(port, bank)));
-    let error = match done {
-        Ok(Ok(())) => return,
-        Ok(Err(error)) => error,
-        Err(payload) => {
-            let error = TaskError::panicked(payload);
-            port.poison(bank);
-            HookError::new(run.node_name(node).unwrap_or_default(), hook, error)
-        }
-    };
-    // That its poisoned port says so again is no news.
-    if let TaskErrorKind::Panicked { .. } = error.error.kind()
-        && run.has_failed()
-        && hook == Hook::ReleaseOutput
-    {
-        return;
+    bank: &'a mut CellBank,
+}
+
+impl Ending<'_> {
+    /// Tells a task that nothing follows on the side that is in this section.
+    fn tell(&mut self, node: &mut (NodeId, Port)) {
+        let hook = node.1.finish_hook();
+        self.call(node, hook, |port, _| {
+            port.finished();
+            Ok(())
+        });
     }
-    run.fail(run.failure(section, shared.place(), FailureCause::Hook(error)));
+
+    fn call(
+        &mut self,
+        (node, port): &mut (NodeId, Port),
+        hook: Hook,
+        call: impl FnOnce(&mut Port, &mut CellBank) -> Result<(), HookError>,
+    ) {
+        let Self { run, section, bank } = self;
+        let shared = &run.sections[*section];
+        shared.enter(Place::encode(Phase::End, Some(*node), None));
+        let known = port.is_poisoned();
+        let done = catch_unwind(AssertUnwindSafe(|| call(port, bank)));
+        let error = match done {
+            Ok(Ok(())) => return,
+            // That its task has panicked is no news: the port has emptied its cells.
+            Ok(Err(_)) if known => return,
+            Ok(Err(error)) => error,
+            Err(payload) => {
+                let error = TaskError::panicked(payload);
+                port.poison(bank);
+                HookError::new(run.node_name(*node).unwrap_or_default(), hook, error)
+            }
+        };
+        run.fail(run.failure(*section, shared.place(), FailureCause::Hook(error)));
+    }
 }

@@ -122,7 +122,9 @@ pub(super) fn add(count: &AtomicU64, more: u64) {
 /// What others see of a section.
 #[derive(Debug)]
 pub(crate) struct SectionShared {
-    pub(super) signal: Signal<Runner>,
+    /// Apart from what its section writes in every hook: neighbours look at it in every
+    /// iteration of theirs.
+    pub(super) signal: CachePadded<Signal<Runner>>,
     place: AtomicU64,
     /// Iterations done.
     pub(super) iterations: AtomicU64,
@@ -146,7 +148,12 @@ impl SectionShared {
     }
 
     pub(super) fn place(&self) -> Place {
-        Place::decode(self.place.load(Ordering::Relaxed))
+        Place::decode(self.word())
+    }
+
+    /// The place as `enter` takes it.
+    pub(super) fn word(&self) -> u64 {
+        self.place.load(Ordering::Relaxed)
     }
 
     pub(super) fn waits_since(&self, now: Option<Timestamp>) {
@@ -270,7 +277,7 @@ impl Run {
         let counters = |count: usize| (0..count).map(|_| Counters::default()).collect();
         let sections = plan.sections.iter().zip(runners).map(|(section, runner)| {
             CachePadded::new(SectionShared {
-                signal: Signal::new(runner),
+                signal: CachePadded::new(Signal::new(runner)),
                 place: AtomicU64::new(Place::encode(Phase::Begin, None, None)),
                 iterations: AtomicU64::new(0),
                 advances: AtomicU64::new(0),
@@ -384,10 +391,6 @@ impl Run {
 
     pub(super) fn take_failures(&self) -> Vec<Failure> {
         std::mem::take(&mut self.failures.lock())
-    }
-
-    pub(super) fn has_failed(&self) -> bool {
-        !self.failures.lock().is_empty()
     }
 
     /// A section ends because the run is cancelled.

@@ -379,7 +379,7 @@ impl Port {
 
     /// Whether the task has panicked, on either side.
     #[inline]
-    fn is_poisoned(&self) -> bool {
+    pub(crate) fn is_poisoned(&self) -> bool {
         self.poison.0.load(Ordering::Acquire)
     }
 
@@ -787,7 +787,6 @@ impl Port {
     }
 
     /// The hook by which the task is told that nothing follows on this port's side.
-    #[cfg(feature = "testkit")]
     pub(crate) fn finish_hook(&self) -> Hook {
         match self.task {
             PortTask::Consumer { .. } => Hook::ConsumerFinished,
